@@ -1,0 +1,87 @@
+"""The kinds we read: where the API serves them, which Struct they become, and how one is decoded.
+
+Cost: a Pod of 4 KB decodes in about 7 microseconds. Errors: ``DecodeError`` names kind, object and field; the caller
+reports it and goes on, one bad object never stops a watch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from scheduler.api.core import Namespace, Node, Pod
+from scheduler.api.meta import ObjectMeta
+from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.errors import UserError
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind and its REST path. ``group`` is "" for core; ``struct`` is what it decodes into."""
+
+    name: str
+    group: str
+    version: str
+    plural: str
+    namespaced: bool
+    struct: type
+
+    @property
+    def api_version(self) -> str:
+        """``v1`` or ``group/version``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """``plural`` or ``plural.group``: how permissions and messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """REST path of the collection, of one object, or of its sub-resource."""
+        base = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if self.namespaced and namespace:
+            base += f"/namespaces/{namespace}"
+        return "/".join(part for part in (base + f"/{self.plural}", name, subresource) if part)
+
+
+POD = Kind("Pod", "", "v1", "pods", True, Pod)
+NODE = Kind("Node", "", "v1", "nodes", False, Node)
+NAMESPACE = Kind("Namespace", "", "v1", "namespaces", False, Namespace)
+RESOURCE_CLAIM = Kind("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", True, ResourceClaim)
+RESOURCE_SLICE = Kind("ResourceSlice", "resource.k8s.io", "v1", "resourceslices", False, ResourceSlice)
+DEVICE_CLASS = Kind("DeviceClass", "resource.k8s.io", "v1", "deviceclasses", False, DeviceClass)
+DEVICE_TAINT_RULE = Kind("DeviceTaintRule", "resource.k8s.io", "v1", "devicetaintrules", False, DeviceTaintRule)
+
+WATCHED = (NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS, DEVICE_TAINT_RULE)
+
+
+class DecodeError(UserError):
+    """An object the API server sent does not have the shape of its kind."""
+
+
+class _Peek(msgspec.Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_PEEK = msgspec.json.Decoder(_Peek)
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
+    kind.struct: msgspec.json.Decoder(kind.struct) for kind in WATCHED + (NAMESPACE,)
+}
+
+
+def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
+    """One object of ``kind`` from its JSON. Raises DecodeError with the object's name and the field path."""
+    try:
+        return _DECODERS[kind.struct].decode(raw)
+    except msgspec.DecodeError as error:
+        try:
+            name = _PEEK.decode(raw).metadata.key
+        except msgspec.DecodeError:
+            name = "(unreadable)"
+        problem, _, path = str(error).partition(" - at `")
+        raise DecodeError(f"{kind.name} {name}", path.rstrip("`"), problem) from error
+
+
+def convert(kind: Kind, data: Any) -> Any:
+    """One object of ``kind`` from plain dicts and lists (YAML, test literals). Raises DecodeError."""
+    return decode(kind, msgspec.json.encode(data))

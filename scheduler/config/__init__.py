@@ -1,0 +1,1 @@
+"""KubeSchedulerConfiguration v1, strict, and its defaults. Never here: reading files."""

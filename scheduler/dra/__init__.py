@@ -1,0 +1,1 @@
+"""The structured-parameters allocator: pools, ledger, search, results. Pure. Never here: Pods' other needs, I/O, clocks."""

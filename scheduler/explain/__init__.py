@@ -1,0 +1,1 @@
+"""Rejections into words. Never here: deciding."""

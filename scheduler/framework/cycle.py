@@ -1,0 +1,68 @@
+"""Cycle: everything that belongs to one attempt for one Pod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scheduler.api.core import Pod
+
+if TYPE_CHECKING:
+    from scheduler.state.cluster import ClusterState
+    from scheduler.state.podinfo import PodInfo
+
+
+class Budget:
+    """Steps left before the attempt must yield. Counts work (search steps, rows), never time."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def charge(self, steps: int) -> bool:
+        """Use ``steps``; True when the budget is used up and the caller should yield."""
+        self.left -= steps
+        return self.left <= 0
+
+
+class Cycle:
+    """One attempt: the Pod, the state it is decided on, and each plugin's own data.
+
+    ``data[plugin name]`` belongs to that plugin. ``now`` is the wall-clock time of the attempt's start in seconds, for
+    plugins that compare timestamps (binding time-outs); it does not move during the attempt.
+    """
+
+    __slots__ = (
+        "budget",
+        "data",
+        "info",
+        "now",
+        "pod",
+        "profile_name",
+        "reporter",
+        "skip_filter",
+        "skip_score",
+        "state",
+    )
+
+    def __init__(
+        self,
+        pod: Pod,
+        info: PodInfo,
+        state: ClusterState,
+        *,
+        now: float = 0.0,
+        profile_name: str = "",
+        budget: Budget | None = None,
+        reporter: Any = None,
+    ) -> None:
+        self.pod = pod
+        self.info = info
+        self.state = state
+        self.now = now
+        self.profile_name = profile_name
+        self.budget = budget or Budget(1 << 62)
+        self.reporter = reporter
+        self.data: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()

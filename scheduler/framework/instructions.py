@@ -1,0 +1,56 @@
+"""What the edge is asked to do. Plugins and the cycle return these; they never call the API server themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.api.core import Pod
+from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class WriteClaim:
+    """Store ``allocation`` (None: the claim has one already, only reserve) and add ``consumer`` in one status write.
+
+    ``claim`` is the version the decision was made on. The edge adds finalizer and timestamp, and after the write
+    verifies by watch order. ``expected`` is the stored allocation the node was filtered on, when there was one.
+    """
+
+    claim: ResourceClaim
+    consumer: ConsumerReference
+    allocation: AllocationResult | None = None
+    expected: AllocationResult | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeallocateClaim:
+    """Clear allocation, reservedFor and devices of ``claim`` (PostFilter); refused when it changed meanwhile."""
+
+    claim: ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Wait until ``ready`` answers: None to go on waiting, "" for ready, a text for failure.
+
+    Checked at once and then every ``interval_s``, at most ``timeout_s``; ``timeout_text`` is the error afterwards.
+    """
+
+    ready: Callable[[], str | None]
+    timeout_s: float
+    interval_s: float
+    timeout_text: str
+    reason: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BindPod:
+    """POST the Binding of ``pod`` to ``node``."""
+
+    pod: Pod
+    node: str
+
+
+Instruction = WriteClaim | DeallocateClaim | WaitUntil | BindPod
