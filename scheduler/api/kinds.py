@@ -65,7 +65,7 @@ class _Peek(msgspec.Struct):
 
 _PEEK = msgspec.json.Decoder(_Peek)
 _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
-    kind.struct: msgspec.json.Decoder(kind.struct) for kind in WATCHED + (NAMESPACE,)
+    kind.struct: msgspec.json.Decoder(kind.struct) for kind in (*WATCHED, NAMESPACE)
 }
 
 
