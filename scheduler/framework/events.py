@@ -5,7 +5,7 @@ Source: kube-scheduler 1.37, framework/events and the queueing hints (spec 4.7 t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag, StrEnum
 from typing import Any
@@ -112,11 +112,19 @@ Raising counts as True (kube-scheduler queues on a hint error) and is logged by 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A plugin's interest: events on ``resource`` with any action in ``actions``; no hint means always queue."""
+    """A plugin's interest: events on ``resource`` with any action in ``actions``; no hint means always queue.
+
+    ``pod_keys`` and ``event_keys``, given together, let the queue look up the few Pods worth a hint instead of asking
+    for all: ``pod_keys(waiting Pod)`` are texts the Pod waits for (claim keys, say), ``event_keys(old, new)`` those an
+    event speaks of, None for "ask everybody". Only Pods sharing a key are asked; the hint remains the judge, so it
+    must answer False for every Pod that shares none. Both are pure and depend on the Pod object alone.
+    """
 
     resource: Resource
     actions: Action
     hint: HintFunction | None = None
+    pod_keys: Callable[[Pod], Iterable[str]] | None = None
+    event_keys: Callable[[Any, Any], Iterable[str] | None] | None = None
 
     def matches(self, event: ClusterEvent) -> bool:
         """True when ``event`` is one this registration asked for (spec 4.7, event match)."""

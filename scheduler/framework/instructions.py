@@ -31,6 +31,14 @@ class DeallocateClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreserveClaim:
+    """Take the Pod with ``pod_uid`` out of reservedFor of ``claim``; the allocation stays (others may use it)."""
+
+    claim: ResourceClaim
+    pod_uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class WaitUntil:
     """Wait until ``ready`` answers: None to go on waiting, "" for ready, a text for failure.
 
@@ -53,4 +61,4 @@ class BindPod:
     node: str
 
 
-Instruction = WriteClaim | DeallocateClaim | WaitUntil | BindPod
+Instruction = WriteClaim | DeallocateClaim | UnreserveClaim | WaitUntil | BindPod

@@ -1,0 +1,121 @@
+"""Profile: the plugins of one schedulerName, ordered per extension point.
+
+Source: kube-scheduler 1.37, framework/runtime (spec 1.8, 2.3). Built once at start; immutable afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.errors import ConfigError
+from scheduler.framework.events import Registration
+from scheduler.framework.points import CheckAdapter, ScoreNodeAdapter, points_of
+
+MAX_TOTAL_SCORE = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreEntry:
+    """A score plugin and its weight; ``scorer`` has the column form, ``normalizer`` is None without normalize."""
+
+    name: str
+    scorer: Any
+    weight: int
+    normalizer: Any = None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything one schedulerName runs. Tuples are in calling order."""
+
+    name: str
+    plugins: Mapping[str, Any]
+    pre_enqueue: tuple[Any, ...] = ()
+    queue_sort: Any = None
+    pre_filter: tuple[Any, ...] = ()
+    filter: tuple[Any, ...] = ()
+    post_filter: tuple[Any, ...] = ()
+    pre_score: tuple[Any, ...] = ()
+    score: tuple[ScoreEntry, ...] = ()
+    reserve: tuple[Any, ...] = ()
+    pre_bind: tuple[Any, ...] = ()
+    bind: tuple[Any, ...] = ()
+    post_bind: tuple[Any, ...] = ()
+    percentage_of_nodes_to_score: int = 0
+    registrations: Mapping[str, Sequence[Registration]] = field(default_factory=dict)
+
+
+def _filterer(plugin: Any) -> Any:
+    return plugin if hasattr(plugin, "filter") or hasattr(plugin, "filter_steps") else CheckAdapter(plugin)
+
+
+def _score_entry(plugin: Any, weight: int, profile: str) -> ScoreEntry:
+    if weight <= 0:
+        raise ConfigError(
+            f"profiles[{profile}].plugins.score", f'score plugin "{plugin.name}" is not configured with weight'
+        )
+    scorer = plugin if hasattr(plugin, "score") else ScoreNodeAdapter(plugin)
+    return ScoreEntry(plugin.name, scorer, weight, plugin if hasattr(plugin, "normalize") else None)
+
+
+def build_profile(
+    name: str,
+    plugins: Mapping[str, Any],
+    order: Mapping[str, Sequence[tuple[str, int]]],
+    percentage_of_nodes_to_score: int = 0,
+) -> Profile:
+    """Put built plugins into calling order.
+
+    ``order``: extension point → (plugin name, weight) in order, as config.plugins.expand answers. Raises ConfigError
+    with upstream's texts when a plugin does not implement a point it is named for, when not exactly one queue sort
+    plugin or no bind plugin is left, or when the weighted scores could overflow int64.
+    """
+    prefix = f"initializing profiles: creating profile for scheduler name {name}: "
+    chosen: dict[str, tuple[Any, ...]] = {}
+    for point, entries in order.items():
+        for plugin_name, _ in entries:
+            if point not in points_of(plugins[plugin_name]):
+                raise ConfigError("", f'{prefix}plugin "{plugin_name}" does not extend {point} plugin')
+        chosen[point] = tuple(plugins[plugin_name] for plugin_name, _ in entries)
+    sorters = chosen.get("queueSort", ())
+    if len(sorters) != 1:
+        raise ConfigError(
+            "",
+            f'{prefix}only one queue sort plugin required for profile with scheduler name "{name}", '
+            f"but got {len(sorters)}",
+        )
+    if not chosen.get("bind"):
+        raise ConfigError("", f'{prefix}at least one bind plugin is needed for profile with scheduler name "{name}"')
+    scores = tuple(_score_entry(plugins[n], w, name) for n, w in order.get("score", ()))
+    if sum(entry.weight for entry in scores) * 100 > MAX_TOTAL_SCORE:
+        raise ConfigError("", f"{prefix}total score of Score plugins could overflow")
+    return Profile(
+        name=name,
+        plugins=dict(plugins),
+        pre_enqueue=chosen.get("preEnqueue", ()),
+        queue_sort=sorters[0],
+        pre_filter=chosen.get("preFilter", ()),
+        filter=tuple(_filterer(p) for p in chosen.get("filter", ())),
+        post_filter=chosen.get("postFilter", ()),
+        pre_score=chosen.get("preScore", ()),
+        score=scores,
+        reserve=chosen.get("reserve", ()),
+        pre_bind=chosen.get("preBind", ()),
+        bind=chosen["bind"],
+        post_bind=chosen.get("postBind", ()),
+        percentage_of_nodes_to_score=percentage_of_nodes_to_score,
+        registrations=_registrations(chosen),
+    )
+
+
+def _registrations(chosen: Mapping[str, tuple[Any, ...]]) -> dict[str, Sequence[Registration]]:
+    """Only plugins that can reject before binding are asked for their events (spec 1.8)."""
+    result: dict[str, Sequence[Registration]] = {}
+    for point in ("preEnqueue", "preFilter", "filter", "reserve", "permit"):
+        for plugin in chosen.get(point, ()):
+            events = getattr(plugin, "events", None)
+            if events is not None and plugin.name not in result:
+                result[plugin.name] = tuple(events())
+    return result

@@ -1,0 +1,233 @@
+"""Runs one profile's plugins for one cycle and turns their answers into verdicts, scores and one winner.
+
+Source: kube-scheduler 1.37, framework/runtime and schedule_one (spec 1.3, 1.4, 1.6). Everything a plugin raises leaves
+here as PluginError; the caller ends the attempt with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from scheduler.errors import PluginError, SchedulerError
+from scheduler.framework.cycle import Cycle
+from scheduler.framework.plugin import PreFilterResult, Rows, Scores
+from scheduler.framework.profile import Profile
+from scheduler.framework.status import Code, Status, unresolvable
+from scheduler.state.nodes import NodeTable
+
+MAX_SCORE = 100
+T = TypeVar("T")
+
+
+def call(plugin: Any, point: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a plugin; whatever it raises becomes PluginError with plugin and point (our own errors keep their text)."""
+    try:
+        return function(*arguments)
+    except PluginError:
+        raise
+    except SchedulerError as error:
+        raise PluginError(plugin.name, point, str(error)) from error
+    except Exception as error:  # plugins are foreign code: nothing they raise may end the loop
+        raise PluginError(plugin.name, point, f"{type(error).__name__}: {error}") from error
+
+
+@dataclass(slots=True)
+class PreFiltered:
+    """``rejection`` ends the attempt; ``names`` limits the search to these nodes, contributed by ``name_plugins``."""
+
+    rejection: Status | None = None
+    names: frozenset[str] | None = None
+    name_plugins: list[str] = field(default_factory=list)
+
+
+def run_pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
+    """PreFilter of all plugins in order.
+
+    Unresolvable stops at once; of plain Unschedulable the last is kept while the rest still runs; anything else but
+    Success and Skip is an error. Node sets are intersected. Source: spec 1.3.
+    """
+    result = PreFiltered()
+    for plugin in profile.pre_filter:
+        answer: PreFilterResult = call(plugin, "PreFilter", plugin.pre_filter, cycle)
+        status = answer.status
+        if status.code is Code.SKIP:
+            cycle.skip_filter.add(plugin.name)
+            continue
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            result.rejection = status.by(plugin.name)
+            return result
+        if status.code is Code.UNSCHEDULABLE:
+            result.rejection = status.by(plugin.name)
+            continue
+        if status.code is not Code.SUCCESS:
+            raise PluginError(plugin.name, "PreFilter", f'running PreFilter plugin "{plugin.name}": {status.message}')
+        if answer.node_names is not None:
+            result.name_plugins.append(plugin.name)
+            result.names = answer.node_names if result.names is None else result.names & answer.node_names
+            if not result.names:
+                result.rejection = empty_names_status(result.name_plugins)
+                return result
+    return result
+
+
+def empty_names_status(plugins: list[str]) -> Status:
+    """The rejection when node sets have nothing in common."""
+    if len(plugins) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {plugins[0]}")
+    return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously")
+
+
+@dataclass(slots=True)
+class Filtered:
+    """``feasible`` rows in search order; ``rejected``: (status, rows it rejected), per plugin and verdict."""
+
+    feasible: Rows
+    rejected: list[tuple[Status, Rows]] = field(default_factory=list)
+
+
+def run_filters(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator[None, None, Filtered]:
+    """Filters in order over ``rows``; a row leaves at its first rejection. Yields when the budget is used up.
+
+    An Error verdict of any row ends the attempt whatever other nodes say: of several the first in row order is
+    reported, so that equal input gives equal output (upstream: whichever arrives first).
+    """
+    result = Filtered(rows)
+    for plugin in profile.filter:
+        if plugin.name in cycle.skip_filter:
+            continue
+        if not len(result.feasible):
+            break
+        current = result.feasible
+        if hasattr(plugin, "filter_steps"):
+            verdicts = yield from _steps(plugin, cycle, nodes, current)
+        else:
+            verdicts = call(plugin, "Filter", plugin.filter, cycle, nodes, current)
+            if cycle.budget.charge(1 + len(current) // 64):
+                yield
+        if len(verdicts) != len(current):
+            raise PluginError(plugin.name, "Filter", f"answered {len(verdicts)} verdicts for {len(current)} rows")
+        bad = verdicts != 0
+        if not bad.any():
+            continue
+        _collect(plugin, verdicts, current, result)
+        result.feasible = current[~bad]
+    return result
+
+
+def _steps(plugin: Any, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator[None, None, Any]:
+    steps = call(plugin, "Filter", plugin.filter_steps, cycle, nodes, rows)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
+        except PluginError:
+            raise
+        except Exception as error:  # foreign code, as in call()
+            raise PluginError(plugin.name, "Filter", f"{type(error).__name__}: {error}") from error
+        yield
+
+
+def _collect(plugin: Any, verdicts: Any, rows: Rows, result: Filtered) -> None:
+    """Group rejected rows by verdict, in order of first appearance; raise for an Error verdict."""
+    table = plugin.verdicts
+    ids, first = np.unique(verdicts, return_index=True)
+    for position in np.sort(first).tolist():
+        verdict = int(verdicts[position])
+        if verdict == 0:
+            continue
+        status = table.status(verdict)
+        if not status.code.rejected:
+            raise PluginError(plugin.name, "Filter", f'running "{plugin.name}" filter plugin: {status.message}')
+        result.rejected.append((status, rows[verdicts == verdict]))
+    del ids
+
+
+@dataclass(slots=True)
+class ScoreTable:
+    """Scores of the feasible rows: per plugin the normalised (0..100) and raw arrays, and the weighted totals.
+
+    Arrays are in the order of ``rows``. Empty when only one node was feasible: nothing is scored then.
+    """
+
+    rows: Rows
+    nodes: tuple[str, ...]
+    totals: Scores
+    normalized: dict[str, Scores] = field(default_factory=dict)
+    raw: dict[str, Scores] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+
+
+def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> ScoreTable:
+    """PreScore, Score, normalize, range check, weights. Totals are 1 each without any score plugin (spec 1.6)."""
+    names = tuple(nodes.node(row).name for row in rows.tolist())
+    if not profile.score:
+        return ScoreTable(rows, names, np.ones(len(rows), dtype=np.int64))
+    table = ScoreTable(rows, names, np.zeros(len(rows), dtype=np.int64))
+    for plugin in profile.pre_score:
+        status: Status = call(plugin, "PreScore", plugin.pre_score, cycle, nodes, rows)
+        if status.code is Code.SKIP:
+            cycle.skip_score.add(plugin.name)
+        elif status.code is not Code.SUCCESS:
+            raise PluginError(plugin.name, "PreScore", f'running PreScore plugin "{plugin.name}": {status.message}')
+    for entry in profile.score:
+        if entry.name in cycle.skip_score:
+            continue
+        raw = call(entry.scorer, "Score", entry.scorer.score, cycle, nodes, rows)
+        scores = raw
+        if entry.normalizer is not None:
+            scores = call(entry.normalizer, "Score", entry.normalizer.normalize, cycle, nodes, rows, raw)
+        _check_scores(entry.name, scores, rows, names)
+        table.raw[entry.name] = raw
+        table.normalized[entry.name] = scores
+        table.weights[entry.name] = entry.weight
+        table.totals = table.totals + scores * entry.weight
+    return table
+
+
+def _check_scores(plugin: str, scores: Any, rows: Rows, names: tuple[str, ...]) -> None:
+    if not isinstance(scores, np.ndarray) or scores.shape != rows.shape or scores.dtype.kind not in "iu":
+        raise PluginError(plugin, "Score", f"answered {type(scores).__name__}, not one integer per row")
+    outside = (scores < 0) | (scores > MAX_SCORE)
+    if outside.any():
+        position = int(np.argmax(outside))
+        raise PluginError(
+            plugin,
+            "Score",
+            f'plugin "{plugin}" returns an invalid score {int(scores[position])}, '
+            "it should in the range of [0, 100] after normalizing",
+            names[position],
+        )
+
+
+def winner(totals: Scores) -> int:
+    """Position of the winner: the root of a binary max-heap made in place with a strict comparison.
+
+    Equivalent: among the best, the first one in pre-order of the implicit heap (spec 1.6). Cost: O(best x log n).
+    """
+    best = np.flatnonzero(totals == totals.max()).tolist()
+    return min(best, key=_pre_order_key) if len(best) > 1 else best[0]
+
+
+def _pre_order_key(position: int) -> tuple[int, ...]:
+    """Path from the root (0 left, 1 right): tuples compare in pre-order, a prefix before its extensions."""
+    path: list[int] = []
+    while position:
+        path.append((position - 1) % 2)
+        position = (position - 1) // 2
+    return tuple(reversed(path))
+
+
+def run_reserve(profile: Profile, cycle: Cycle, node: str) -> Status | None:
+    """Reserve in order; None for success, else the first failure (the caller runs unreserve for all)."""
+    for plugin in profile.reserve:
+        status: Status = call(plugin, "Reserve", plugin.reserve, cycle, node)
+        if status.code.rejected:
+            return status.by(plugin.name)
+        if status.code is not Code.SUCCESS:
+            raise PluginError(plugin.name, "Reserve", f'running Reserve plugin "{plugin.name}": {status.message}')
+    return None

@@ -1,0 +1,153 @@
+"""ClusterState: everything decisions are made on, kept current event by event.
+
+``apply`` takes one Change and answers with the cluster events it amounts to; ``assume`` and ``forget`` put a Pod on a
+node before the API server knows of it. One writer (the loop), no locks. Source: kube-scheduler 1.37, backend/cache and
+the informer handlers (spec 4.9, 4.10, 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.api.changes import Change
+from scheduler.api.core import Node, Pod
+from scheduler.api.kinds import (
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
+    NAMESPACE,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+)
+from scheduler.dra.features import Features
+from scheduler.errors import InternalError
+from scheduler.framework.events import Action, ClusterEvent, Resource
+from scheduler.state.devices import DeviceState
+from scheduler.state.events import node_update_events, pod_update_events
+from scheduler.state.nodes import NodeTable
+from scheduler.state.podinfo import PodInfo, pod_info
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A Pod that counts on a node: bound, or assumed by us and not yet confirmed by the watch."""
+
+    info: PodInfo
+    node: str
+    assumed: bool
+
+
+class ClusterState:
+    """Nodes as columns, Pods that count on them, devices and claims.
+
+    ``version`` grows with every change; a suspended attempt compares it to learn that the world moved.
+    ``pods``: uid → newest Pod the watch has shown and not ended, waiting ones included.
+    """
+
+    def __init__(self, features: Features | None = None) -> None:
+        self.features = features or Features()
+        self.nodes = NodeTable()
+        self.devices = DeviceState(self.features)
+        self.pods: dict[str, Pod] = {}
+        self.placements: dict[str, Placement] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.version = 0
+
+    def apply(self, change: Change) -> list[ClusterEvent]:
+        """Take in one change; the events it amounts to, in upstream's order. Cost: O(1) for Pods and nodes."""
+        self.version += 1
+        kind = change.kind.name
+        if kind == POD.name:
+            return self._apply_pod(change.old, change.new)
+        if kind == NODE.name:
+            return self._apply_node(change.old, change.new)
+        if kind == RESOURCE_CLAIM.name:
+            return self.devices.apply_claim(change)
+        if kind == RESOURCE_SLICE.name:
+            return self.devices.apply_slice(change.old, change.new)
+        if kind == DEVICE_CLASS.name:
+            return self.devices.apply_class(change.old, change.new)
+        if kind == DEVICE_TAINT_RULE.name:
+            return self.devices.apply_taint_rule(change.old, change.new)
+        if kind == NAMESPACE.name:
+            if change.new is None:
+                self.namespaces.pop(change.old.metadata.name, None)
+            else:
+                self.namespaces[change.new.metadata.name] = change.new.metadata.labels
+            return []
+        raise InternalError(f"no handler for changes of {kind}")
+
+    def _apply_node(self, old: Node | None, new: Node | None) -> list[ClusterEvent]:
+        if new is None:
+            if old is None:
+                return []
+            self.nodes.remove(old.name)
+            self.devices.forget_node(old.name)
+            return [ClusterEvent(Resource.NODE, Action.DELETE, old, None)]
+        if old is None or self.nodes.row_of(new.name) is None:
+            self.nodes.add(new)
+            return [ClusterEvent(Resource.NODE, Action.ADD, None, new)]
+        self.nodes.update(new)
+        return node_update_events(old, new)
+
+    def _apply_pod(self, old: Pod | None, new: Pod | None) -> list[ClusterEvent]:
+        """Ended Pods use nothing: seeing one end is the same as seeing it go."""
+        if new is not None and new.terminal:
+            old, new = old or new, None
+        if new is None:
+            return self._pod_gone(old) if old is not None else []
+        self.pods[new.uid] = new
+        if not new.spec.nodeName:
+            return []
+        known = old is not None and bool(old.spec.nodeName) and not old.terminal
+        self._place(new, new.spec.nodeName, assumed=False)
+        if old is None or not known:
+            return [ClusterEvent(Resource.ASSIGNED_POD, Action.ADD, None, new)]
+        return pod_update_events(old, new, Resource.ASSIGNED_POD)
+
+    def _pod_gone(self, pod: Pod) -> list[ClusterEvent]:
+        self.pods.pop(pod.uid, None)
+        placement = self.placements.pop(pod.uid, None)
+        if placement is None:
+            return []
+        self.nodes.remove_pod(placement.info, placement.node)
+        return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
+
+    def _place(self, pod: Pod, node: str, *, assumed: bool) -> None:
+        earlier = self.placements.pop(pod.uid, None)
+        if earlier is not None:
+            self.nodes.remove_pod(earlier.info, earlier.node)
+        info = pod_info(pod)
+        self.nodes.add_pod(info, node)
+        self.placements[pod.uid] = Placement(info, node, assumed)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count ``pod`` on ``node`` from now on; the watch confirms it later, ``forget`` takes it back."""
+        if pod.uid in self.placements:
+            raise InternalError(f"pod {pod.key} is already counted on node {self.placements[pod.uid].node}")
+        self.version += 1
+        self._place(pod, node, assumed=True)
+
+    def forget(self, pod: Pod) -> list[ClusterEvent]:
+        """Take back an assumption; nothing when the watch confirmed it or it is gone. Others may fit now."""
+        placement = self.placements.get(pod.uid)
+        if placement is None or not placement.assumed:
+            return []
+        self.version += 1
+        del self.placements[pod.uid]
+        self.nodes.remove_pod(placement.info, placement.node)
+        return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
+
+    def assumed_count(self) -> int:
+        """Pods assumed and not yet confirmed."""
+        return sum(placement.assumed for placement in self.placements.values())
+
+    def verify(self) -> None:
+        """Recompute every derived column, index and count; raise InternalError with the first difference."""
+        by_node: dict[str, list[PodInfo]] = {}
+        for placement in self.placements.values():
+            by_node.setdefault(placement.node, []).append(placement.info)
+        self.nodes.verify(by_node)
+        self.devices.verify()
