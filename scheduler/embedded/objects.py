@@ -1,0 +1,101 @@
+"""Small steps on object dicts that every write shares: thawing a record, normal form, what a write may carry over."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from scheduler.embedded import events
+from scheduler.embedded.kinds import Kind
+from scheduler.embedded.status import Json, bad_request
+from scheduler.embedded.store import Record, Translate
+
+_NULL_IS_KEPT = frozenset({"lastProbeTime", "lastTransitionTime", "eventTime", "creationTimestamp"})
+
+
+def thaw(record: Record) -> Json:
+    """A private copy of the record's object, free to be changed."""
+    copy: Json = msgspec.json.decode(record.json())
+    return copy
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in whole seconds, the precision of metadata."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def translation(kind: Kind) -> Translate | None:
+    """How the stored form becomes this kind's served form; None when they are the same."""
+    return events.from_core if kind.group == "events.k8s.io" else None
+
+
+def strip_type(kind: Kind, obj: Any) -> Json:
+    """Takes kind and apiVersion off a body, after checking that they name the resource of the URL."""
+    if not isinstance(obj, dict):
+        raise bad_request("the object provided is unrecognized (must be of type " + kind.kind + ")")
+    version, name = obj.pop("apiVersion", "") or kind.api_version, obj.pop("kind", "") or kind.kind
+    if version != kind.api_version:
+        text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        raise bad_request(text)
+    if name != kind.kind:
+        raise bad_request(f'no kind "{name}" is registered for this resource, expected "{kind.kind}"')
+    return events.to_core(obj) if kind.group == "events.k8s.io" else obj
+
+
+def normalise(obj: Json) -> Json:
+    """Drops what the server's types do not print: nulls, empty fields of metadata, empty lists of spec and status."""
+    out: Json = _without_nulls(obj)
+    metadata = out.setdefault("metadata", {})
+    for name in [name for name, value in metadata.items() if value in ({}, [], "")]:
+        del metadata[name]
+    for part in ("spec", "status"):
+        section = out.get(part)
+        if isinstance(section, dict):
+            for name in [name for name, value in section.items() if value == []]:
+                del section[name]
+    return out
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(part) for name, part in value.items() if part is not None or name in _NULL_IS_KEPT}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value
+
+
+_SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName")
+
+
+def carry_over(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
+    """What of `new` this write may change: main writes leave the status alone, status writes leave all else alone."""
+    metadata, before = new["metadata"], old["metadata"]
+    if subresource == "status":
+        if kind.status_keeps_metadata:
+            metadata = {**before, "resourceVersion": metadata.get("resourceVersion")}
+            metadata["uid"] = new["metadata"].get("uid") or before["uid"]
+        elif kind.plural == "pods":
+            _set_or_drop(metadata, "ownerReferences", before.get("ownerReferences"))
+        new = {**old, "metadata": metadata, "status": new.get("status") or {}}
+        if not new["status"]:
+            del new["status"]
+    elif kind.has_status:
+        _set_or_drop(new, "status", old.get("status"))
+    for name in _SYSTEM_FIELDS:
+        if not metadata.get(name) and before.get(name) is not None:
+            metadata[name] = before[name]
+    _set_or_drop(metadata, "generation", before.get("generation"))
+    if kind.counts_generation and new.get("spec") != old.get("spec"):
+        metadata["generation"] = int(before.get("generation") or 0) + 1
+    metadata["name"] = before["name"]
+    _set_or_drop(metadata, "namespace", before.get("namespace"))
+    return new
+
+
+def _set_or_drop(target: Json, name: str, value: Any) -> None:
+    if value is None:
+        target.pop(name, None)
+    else:
+        target[name] = value

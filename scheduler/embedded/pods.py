@@ -1,0 +1,214 @@
+"""Rules for Pods: what creation fills in and admits, what an update may change, what a Binding does.
+
+Source: k8s.io/kubernetes 1.37 pkg/registry/core/pod, pkg/apis/core/validation, admission plugins Priority,
+DefaultTolerationSeconds and PodTopologyLabels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.api.quantity import parse_quantity
+from scheduler.embedded.names import SUBDOMAIN_TEXT, is_subdomain
+from scheduler.embedded.status import (
+    FieldError,
+    Json,
+    bad_request,
+    conflict,
+    field_forbidden,
+    field_invalid,
+    field_required,
+    forbidden,
+    plain_internal,
+)
+
+GATES_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+_ZONE_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+def prepare_create(pod: Json, priority_classes: Mapping[str, Json]) -> None:
+    """Admission and creation: priority, default tolerations, a fresh status (phase, QoS class, gate condition)."""
+    spec = pod["spec"]
+    _admit_priority(pod, spec, priority_classes)
+    _add_default_tolerations(spec)
+    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if spec.get("schedulingGates"):
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": GATES_MESSAGE,
+                "lastProbeTime": None,
+                "lastTransitionTime": None,
+                "observedGeneration": 1,
+            }
+        ]
+
+
+def _admit_priority(pod: Json, spec: Json, classes: Mapping[str, Json]) -> None:
+    name = spec.get("priorityClassName", "")
+    chosen: Json | None = None
+    if name:
+        chosen = classes.get(name)
+        if chosen is None:
+            text = f"no PriorityClass with name {name} was found"
+            raise forbidden("pods", "", pod["metadata"].get("name", ""), text)
+    else:
+        defaults = [found for found in classes.values() if found.get("globalDefault")]
+        chosen = min(defaults, key=lambda found: int(found.get("value", 0))) if defaults else None
+        if chosen is not None:
+            spec["priorityClassName"] = chosen["metadata"]["name"]
+    priority = int(chosen.get("value", 0)) if chosen else 0
+    if spec.get("priority") not in (None, priority):
+        text = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            "priority admission controller computes it from the given PriorityClass name"
+        )
+        raise forbidden("pods", "", pod["metadata"].get("name", ""), text)
+    spec["priority"] = priority
+    spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority")
+
+
+def _add_default_tolerations(spec: Json) -> None:
+    tolerations = spec.setdefault("tolerations", [])
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_covers(toleration, key) for toleration in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+
+
+def _covers(toleration: Json, key: str) -> bool:
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def qos_class(spec: Json) -> str:
+    """Guaranteed, Burstable or BestEffort, from cpu and memory of all containers."""
+    seen = False
+    guaranteed = True
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = container.get("resources") or {}
+        requests, limits = _compute(resources.get("requests")), _compute(resources.get("limits"))
+        seen = seen or bool(requests) or bool(limits)
+        guaranteed = guaranteed and set(limits) == {"cpu", "memory"} and requests == limits
+    if not seen:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _compute(amounts: Json | None) -> dict[str, Any]:
+    found = {name: parse_quantity(text) for name, text in (amounts or {}).items() if name in ("cpu", "memory")}
+    return {name: quantity for name, quantity in found.items() if quantity}
+
+
+def validate_create(pod: Json) -> list[FieldError]:
+    spec = pod["spec"]
+    errors = []
+    if not spec.get("containers"):
+        errors.append(field_required("spec.containers"))
+    for index, container in enumerate(spec.get("containers") or ()):
+        if not container.get("name"):
+            errors.append(field_required(f"spec.containers[{index}].name"))
+        if not container.get("image"):
+            errors.append(field_required(f"spec.containers[{index}].image"))
+    claims = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
+    for index, claim in enumerate(spec.get("resourceClaims") or ()):
+        path = f"spec.resourceClaims[{index}]"
+        sources = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(name)]
+        if len(sources) != 1:
+            text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            if sources:
+                text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            errors.append(field_invalid(path, claim, text))
+    for index, container in enumerate(spec.get("containers") or ()):
+        for at, used in enumerate((container.get("resources") or {}).get("claims") or ()):
+            if used.get("name") not in claims:
+                path = f"spec.containers[{index}].resources.claims[{at}]"
+                errors.append(FieldError(path, "FieldValueNotFound", f'Not found: "{used.get("name")}"'))
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        errors.append(field_forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
+_MUTABLE_SPEC = frozenset({"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates"})
+_UPDATE_TEXT = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def validate_update(new: Json, old: Json) -> list[FieldError]:
+    """A Pod's spec is fixed but for images, deadlines, added tolerations, removed gates (and what gates allow)."""
+    errors: list[FieldError] = []
+    before, after = old["spec"], new["spec"]
+    if before == after:
+        return errors
+    old_gates = [gate.get("name") for gate in before.get("schedulingGates") or ()]
+    for gate in after.get("schedulingGates") or ():
+        if gate.get("name") not in old_gates:
+            text = "only deletion is allowed, but found new scheduling gate '" + str(gate.get("name")) + "'"
+            errors.append(field_forbidden("spec.schedulingGates", text))
+    if any(toleration not in (after.get("tolerations") or ()) for toleration in before.get("tolerations") or ()):
+        text = "existing toleration can not be modified except its tolerationSeconds"
+        errors.append(field_forbidden("spec.tolerations", text))
+    mutable = _MUTABLE_SPEC | ({"nodeSelector", "affinity"} if old_gates else frozenset())
+    if _fixed(before, mutable) != _fixed(after, mutable):
+        errors.append(field_forbidden("spec", _UPDATE_TEXT))
+    return errors
+
+
+def _fixed(spec: Json, mutable: frozenset[str]) -> Json:
+    out = {name: value for name, value in spec.items() if name not in mutable and value not in (None, [], {}, "")}
+    for name in ("containers", "initContainers"):
+        if name in out:
+            out[name] = [{k: v for k, v in container.items() if k != "image"} for container in out[name]]
+    return out
+
+
+def check_binding(binding: Json, name: str) -> None:
+    """The checks that need no Pod. Raises 400 for a wrong name and a bare 500 for a bad target."""
+    if binding["metadata"].get("name", name) != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target") or {}
+    errors = []
+    if target.get("kind", "") not in ("", "Node"):
+        errors.append(f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"')
+    node = target.get("name", "")
+    if not node:
+        errors.append("target.name: Required value")
+    elif not is_subdomain(node):
+        errors.append(f'target.name: Invalid value: "{node}": {SUBDOMAIN_TEXT}')
+    if errors:
+        raise plain_internal(errors[0] if len(errors) == 1 else "[" + ", ".join(errors) + "]")
+
+
+def bound(pod: Json, binding: Json, node_labels: Mapping[str, str], now: str) -> Json:
+    """The Pod after the Binding, as a new object. Raises 409 when it may not be bound any more."""
+    meta, spec = pod["metadata"], pod["spec"]
+    name = meta["name"]
+    wanted = binding["metadata"]
+    for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        given = wanted.get(field)
+        if given and given != meta[field]:
+            text = f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {meta[field]}"
+            raise conflict("pods/binding", "", name, text)
+    if meta.get("deletionTimestamp"):
+        raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        text = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+        raise conflict("pods/binding", "", name, text)
+    if spec.get("schedulingGates"):
+        raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
+    topology = {key: node_labels[key] for key in _ZONE_LABELS if key in node_labels}
+    metadata = dict(meta)
+    for field, extra in (("labels", topology), ("annotations", {})):
+        merged = {**(meta.get(field) or {}), **(wanted.get(field) or {}), **extra}
+        if merged:
+            metadata[field] = merged
+    status = dict(pod.get("status") or {})
+    status.pop("nominatedNodeName", None)
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    others = [found for found in status.get("conditions") or () if found.get("type") != "PodScheduled"]
+    status["conditions"] = [*others, scheduled]
+    return {**pod, "metadata": metadata, "spec": {**spec, "nodeName": binding["target"]["name"]}, "status": status}

@@ -1,0 +1,301 @@
+"""What each verb does to the store: the API server's generic registry with the rules of the kinds plugged in.
+
+Synchronous and without HTTP: handlers, controllers and bulk loading all come through here. Raises ApiError.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from scheduler.embedded import claims, defaults, deletion, patch, pods, validation
+from scheduler.embedded.kinds import Kind, by_path
+from scheduler.embedded.names import generated
+from scheduler.embedded.objects import carry_over, normalise, strip_type, thaw, timestamp, translation
+from scheduler.embedded.status import (
+    Json,
+    already_exists,
+    bad_request,
+    conflict,
+    field_invalid,
+    forbidden,
+    internal,
+    invalid,
+    not_found,
+    too_many_requests,
+    unsupported_media_type,
+)
+from scheduler.embedded.store import Key, Record, Store
+
+_PATCH_TYPES = (patch.JSON, patch.MERGE, patch.STRATEGIC)
+_NAME_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    grace_period_s: int | None = None
+    uid: str = ""
+    resource_version: str = ""
+    propagation: str = ""
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class Registry:
+    """The verbs. `now` gives aware UTC time; `source` makes name suffixes and uids, so a seed fixes both."""
+
+    store: Store
+    now: Callable[[], datetime]
+    source: random.Random = field(default_factory=random.Random)
+
+    def stamp(self) -> str:
+        return timestamp(self.now())
+
+    def new_uid(self) -> str:
+        return str(uuid.UUID(int=self.source.getrandbits(128), version=4))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Record:
+        record = self.store.get(kind.table, (namespace, name))
+        if record is None:
+            raise not_found(kind.plural, kind.group, name)
+        return record
+
+    # create
+
+    def create(self, kind: Kind, namespace: str, body: Any, *, dry_run: bool = False) -> Record:
+        """Takes the body over. 409 when the name is taken, 404 or 403 for the namespace, 422 for its content."""
+        validation.check_shape(kind, body)
+        obj = strip_type(kind, body)
+        obj["metadata"] = metadata = dict(obj.get("metadata") or {})
+        if metadata.get("resourceVersion"):
+            raise internal("resourceVersion should not be set on objects to be created")
+        self._place(kind, namespace, metadata)
+        self._prepare_create(kind, obj, metadata)
+        self._check_namespace(kind, namespace, metadata.get("name", ""))
+        errors = validation.validate_create(kind, obj)
+        if errors:
+            raise invalid(kind.kind, kind.group, metadata.get("name", ""), errors)
+        key = (namespace, metadata["name"])
+        if self.store.get(kind.table, key) is not None:
+            raise already_exists(kind.plural, kind.group, metadata["name"])
+        obj = normalise(obj)
+        if dry_run:
+            return Record(key, obj, 0)
+        return self.store.put(kind.table, key, obj)
+
+    def _place(self, kind: Kind, namespace: str, metadata: Json) -> None:
+        if kind.namespaced:
+            if (metadata.get("namespace") or namespace) != namespace:
+                text = "the namespace of the provided object does not match the namespace sent on the request"
+                raise bad_request(text)
+            metadata["namespace"] = namespace
+        else:
+            metadata.pop("namespace", None)
+        if not metadata.get("name") and metadata.get("generateName"):
+            for _ in range(_NAME_TRIES):
+                metadata["name"] = generated(metadata["generateName"], self.source)
+                if self.store.get(kind.table, (namespace, metadata["name"])) is None:
+                    break
+
+    def _prepare_create(self, kind: Kind, obj: Json, metadata: Json) -> None:
+        stamp = self.stamp()
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "generation"):
+            metadata.pop(name, None)
+        metadata["uid"], metadata["creationTimestamp"] = self.new_uid(), stamp
+        if kind.counts_generation:
+            metadata["generation"] = 1
+        if kind.has_status and not kind.status_at_create:
+            obj.pop("status", None)
+        defaults.apply(kind.plural, obj, stamp)
+        if kind.plural == "pods":
+            classes = self.store.table("priorityclasses").records
+            pods.prepare_create(obj, {name: record.obj for (_, name), record in classes.items()})
+        elif kind.plural == "namespaces":
+            obj["spec"] = {"finalizers": ["kubernetes"]}
+            obj["status"] = {"phase": "Active"}
+
+    def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        record = self.store.get("namespaces", ("", namespace))
+        if record is None:
+            raise not_found("namespaces", "", namespace)
+        if record.obj["metadata"].get("deletionTimestamp") and kind.plural != "events":
+            text = f"unable to create new content in namespace {namespace} because it is being terminated"
+            error = forbidden(kind.plural, kind.group, name, text)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            (error.details or {})["causes"] = [cause]
+            raise error
+
+    # update and patch
+
+    def update(
+        self, kind: Kind, namespace: str, name: str, body: Any, *, subresource: str = "", dry_run: bool = False
+    ) -> tuple[Record, bool]:
+        """PUT. Returns the record and whether it was created (only kinds that allow that)."""
+        validation.check_shape(kind, body)
+        obj = strip_type(kind, body)
+        obj["metadata"] = metadata = dict(obj.get("metadata") or {})
+        given = metadata.get("name") or ""
+        if given != name:
+            text = f"the name of the object ({given}) does not match the name on the URL ({name})"
+            if not given:
+                text = "name must be provided"
+            raise bad_request(text)
+        if kind.namespaced and (metadata.get("namespace") or namespace) != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        old = self.store.get(kind.table, (namespace, name))
+        if old is None:
+            if not kind.create_on_update or subresource:
+                raise not_found(kind.plural, kind.group, name)
+            if metadata.get("resourceVersion") or metadata.get("uid"):
+                raise conflict(kind.plural, kind.group, name)
+            return self.create(kind, namespace, obj, dry_run=dry_run), True
+        uid = metadata.get("uid")
+        if uid and uid != old.uid:
+            raise conflict(kind.plural, kind.group, name, _storage_precondition(kind, old, uid))
+        return self._replace(kind, old, obj, subresource, dry_run), False
+
+    def patch(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        content_type: str,
+        body: Any,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Record:
+        """PATCH in one of the three formats. A patch that changes nothing makes no revision and no event."""
+        if content_type not in _PATCH_TYPES:
+            raise unsupported_media_type(_PATCH_TYPES)
+        old = self.get(kind, namespace, name)
+        shown = thaw(old)
+        show = translation(kind)
+        shown = show(shown) if show else shown
+        shown["apiVersion"], shown["kind"] = kind.api_version, kind.kind
+        if content_type == patch.JSON:
+            new = patch.json_patch(shown, body)
+        elif not isinstance(body, dict):
+            raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]any")
+        elif content_type == patch.MERGE:
+            new = patch.merge_patch(shown, body)
+        else:
+            new = patch.strategic_merge_patch(kind.kind, shown, body)
+        validation.check_shape(kind, new)
+        obj = strip_type(kind, new)
+        metadata = obj.get("metadata") or {}
+        obj["metadata"] = dict(metadata)
+        if metadata.get("name") != name or (kind.namespaced and metadata.get("namespace") != namespace):
+            raise bad_request(
+                f"the name of the object ({metadata.get('name', '')}) does not match the name on the URL ({name})"
+            )
+        return self._replace(kind, old, obj, subresource, dry_run)
+
+    def _replace(self, kind: Kind, old: Record, new: Json, subresource: str, dry_run: bool) -> Record:
+        name = old.key[1]
+        version = new["metadata"].get("resourceVersion")
+        if version and version != str(old.revision):
+            raise conflict(kind.plural, kind.group, name)
+        if not version and not kind.unconditional_update:
+            text = "must be specified for an update"
+            raise invalid(kind.kind, kind.group, name, [field_invalid("metadata.resourceVersion", 0, text)])
+        before = thaw(old)
+        defaults.apply(kind.plural, new, self.stamp())
+        new = carry_over(kind, new, before, subresource)
+        if kind.plural == "resourceclaims" and subresource == "status":
+            claims.prepare_status_update(new, before)
+        new = normalise(new)
+        errors = validation.validate_update(kind, new, old.obj, subresource)
+        if errors:
+            raise invalid(kind.kind, kind.group, name, errors)
+        new["metadata"]["resourceVersion"] = str(old.revision)
+        if new == old.obj:
+            return old
+        if dry_run:
+            return Record(old.key, new, old.revision)
+        if deletion.complete(new["metadata"]):
+            return self.store.remove(kind.table, old.key, new)
+        return self.store.put(kind.table, old.key, new)
+
+    # delete
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> tuple[Record, bool]:
+        """Returns the last or the now terminating object, and whether it is gone."""
+        old = self.get(kind, namespace, name)
+        metadata = old.obj["metadata"]
+        if options.uid and options.uid != old.uid:
+            text = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {old.uid}"
+            raise conflict(kind.plural, kind.group, name, text)
+        if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+            text = (
+                f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
+                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+            )
+            raise conflict(kind.plural, kind.group, name, text)
+        if options.dry_run:
+            return old, True
+        if options.propagation == "Orphan":
+            self._orphan(old.uid)
+        marked = deletion.marked(kind, thaw(old), options.grace_period_s, self.now())
+        if marked is None:
+            return self.store.remove(kind.table, old.key), True
+        if marked == old.obj:
+            return old, False
+        return self.store.put(kind.table, old.key, marked), False
+
+    def _orphan(self, owner_uid: str) -> None:
+        for table in self.store.tables():
+            for record in table.ordered():
+                owners = record.obj["metadata"].get("ownerReferences") or ()
+                if any(owner.get("uid") == owner_uid for owner in owners):
+                    obj = thaw(record)
+                    obj["metadata"]["ownerReferences"] = [o for o in owners if o.get("uid") != owner_uid]
+                    self.store.put(table.name, record.key, normalise(obj))
+
+    # sub-resources
+
+    def bind(self, namespace: str, name: str, binding: Any, *, dry_run: bool = False) -> None:
+        """POST pods/binding: node name, condition, labels and annotations in one write."""
+        pod_kind = by_path("", "v1", "pods")
+        if not isinstance(binding, dict) or pod_kind is None:
+            raise bad_request("the object provided is unrecognized (must be of type Binding)")
+        binding["metadata"] = dict(binding.get("metadata") or {})
+        pods.check_binding(binding, name)
+        old = self.get(pod_kind, namespace, name)
+        node = self.store.get("nodes", ("", binding["target"]["name"]))
+        labels = (node.obj["metadata"].get("labels") or {}) if node and binding["target"].get("kind") == "Node" else {}
+        new = pods.bound(thaw(old), binding, labels, self.stamp())
+        if not dry_run:
+            self.store.put("pods", old.key, new)
+
+    def evict(self, namespace: str, name: str, options: DeleteOptions) -> None:
+        """POST pods/eviction: 429 when a disruption budget has nothing left, else a delete."""
+        pod_kind = by_path("", "v1", "pods")
+        if pod_kind is None:
+            raise not_found("pods", "", name)
+        record = self.get(pod_kind, namespace, name)
+        labels = record.obj["metadata"].get("labels") or {}
+        for budget in self.store.table("poddisruptionbudgets").ordered():
+            if budget.key[0] == namespace and deletion.budget_exhausted(budget.obj, labels):
+                raise too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.")
+        self.delete(pod_kind, namespace, name, options)
+
+
+def _storage_precondition(kind: Kind, old: Record, uid: str) -> str:
+    key: Key = old.key
+    group = f"/{kind.group}" if kind.group else ""
+    path = "/registry" + group + f"/{kind.plural}/" + "/".join(part for part in key if part)
+    return (
+        f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+    )

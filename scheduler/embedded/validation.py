@@ -1,0 +1,212 @@
+"""Validation of what clients send: shape, names, quantities and the rules of each kind.
+
+Only what a scheduler, driver or kubelet can trip over; everything else is accepted as it comes. Each rule is checked
+on the real API server by the behavioural suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from scheduler.api.quantity import QuantityError, parse_quantity
+from scheduler.embedded import claims, pods
+from scheduler.embedded.kinds import Kind
+from scheduler.embedded.names import SUBDOMAIN_TEXT, is_subdomain
+from scheduler.embedded.status import (
+    FieldError,
+    Json,
+    bad_request,
+    field_forbidden,
+    field_invalid,
+    field_not_supported,
+    field_required,
+    field_too_long,
+)
+
+
+def check_shape(kind: Kind, obj: Any) -> None:
+    """Refuses with 400 what the real server cannot decode: wrong types of the big parts, malformed quantities."""
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict | None):
+        raise _undecodable(kind, "json: cannot unmarshal into Go value")
+    for part in ("spec", "status"):
+        if not isinstance(obj.get(part, {}), dict | None):
+            raise _undecodable(kind, f"json: cannot unmarshal into Go struct field {kind.kind}.{part}")
+    for field in ("labels", "annotations"):
+        for value in ((obj.get("metadata") or {}).get(field) or {}).values():
+            if not isinstance(value, str):
+                where = f"ObjectMeta.metadata.{field} of type string"
+                raise _undecodable(kind, f"json: cannot unmarshal into Go struct field {where}")
+    try:
+        amounts = _QUANTITIES.get(kind.plural)
+        for amount in amounts(obj) if amounts else ():
+            parse_quantity(amount)
+    except QuantityError as error:
+        raise _undecodable(kind, error.message) from error
+    except (AttributeError, TypeError, KeyError) as error:
+        raise _undecodable(kind, f"json: cannot unmarshal: {error}") from error
+
+
+def _undecodable(kind: Kind, text: str) -> Exception:
+    return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {text}')
+
+
+def _values(amounts: Json | None) -> Iterator[Any]:
+    yield from (amounts or {}).values()
+
+
+def _pod_quantities(obj: Json) -> Iterator[Any]:
+    spec = obj.get("spec") or {}
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = container.get("resources") or {}
+        yield from _values(resources.get("requests"))
+        yield from _values(resources.get("limits"))
+    yield from _values(spec.get("overhead"))
+    for field in ("requests", "limits"):
+        yield from _values((spec.get("resources") or {}).get(field))
+
+
+def _node_quantities(obj: Json) -> Iterator[Any]:
+    status = obj.get("status") or {}
+    yield from _values(status.get("capacity"))
+    yield from _values(status.get("allocatable"))
+
+
+def _claim_quantities(obj: Json) -> Iterator[Any]:
+    yield from _claim_spec_quantities(obj.get("spec") or {})
+    allocation = (obj.get("status") or {}).get("allocation") or {}
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        yield from _values(result.get("consumedCapacity"))
+
+
+def _template_quantities(obj: Json) -> Iterator[Any]:
+    yield from _claim_spec_quantities((obj.get("spec") or {}).get("spec") or {})
+
+
+def _claim_spec_quantities(spec: Json) -> Iterator[Any]:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        for one in [request.get("exactly") or {}, *(request.get("firstAvailable") or ())]:
+            yield from _values((one.get("capacity") or {}).get("requests"))
+
+
+def _slice_quantities(obj: Json) -> Iterator[Any]:
+    spec = obj.get("spec") or {}
+    for device in spec.get("devices") or ():
+        for capacity in (device.get("capacity") or {}).values():
+            yield capacity.get("value", "0")
+            policy = capacity.get("requestPolicy") or {}
+            yield from _values(policy.get("validRange"))
+            yield from policy.get("validValues") or ()
+            if "default" in policy:
+                yield policy["default"]
+        for consumption in device.get("consumesCounters") or ():
+            for counter in (consumption.get("counters") or {}).values():
+                yield counter.get("value", "0")
+    for counter_set in spec.get("sharedCounters") or ():
+        for counter in (counter_set.get("counters") or {}).values():
+            yield counter.get("value", "0")
+
+
+_QUANTITIES: dict[str, Callable[[Json], Iterator[Any]]] = {
+    "pods": _pod_quantities,
+    "nodes": _node_quantities,
+    "resourceclaims": _claim_quantities,
+    "resourceclaimtemplates": _template_quantities,
+    "resourceslices": _slice_quantities,
+}
+
+
+def validate_create(kind: Kind, obj: Json) -> list[FieldError]:
+    name = obj["metadata"].get("name") or ""
+    if not name:
+        return [field_required("metadata.name", "name or generateName is required")]
+    errors = []
+    if not is_subdomain(name):
+        errors.append(field_invalid("metadata.name", name, SUBDOMAIN_TEXT))
+    rule = _CREATE.get((kind.group, kind.plural))
+    return errors + (rule(obj) if rule else [])
+
+
+def _claim_template(obj: Json) -> list[FieldError]:
+    return claims.validate_spec((obj.get("spec") or {}).get("spec") or {}, "spec.spec")
+
+
+def _claim(obj: Json) -> list[FieldError]:
+    return claims.validate_spec(obj.get("spec") or {})
+
+
+def _event(obj: Json) -> list[FieldError]:
+    """The strict rules of events.k8s.io/v1, on the stored (core) form; core Events are taken as they come."""
+    errors = []
+    if not obj.get("eventTime"):
+        errors.append(field_required("eventTime"))
+    if not obj.get("reportingComponent"):
+        errors.append(field_required("reportingController"))
+    if not obj.get("reportingInstance"):
+        errors.append(field_required("reportingInstance"))
+    elif len(obj["reportingInstance"].encode()) > 128:
+        errors.append(field_too_long("reportingInstance", 128))
+    for name in ("action", "reason"):
+        if not obj.get(name):
+            errors.append(field_required(name))
+        elif len(obj[name].encode()) > 128:
+            errors.append(field_too_long(name, 128))
+    if obj.get("type") not in ("Normal", "Warning"):
+        errors.append(field_not_supported("type", obj.get("type", ""), ["Normal", "Warning"]))
+    if len(str(obj.get("message", "")).encode()) > 1024:
+        errors.append(field_too_long("note", 1024))
+    return errors
+
+
+_CREATE: dict[tuple[str, str], Callable[[Json], list[FieldError]]] = {
+    ("", "pods"): pods.validate_create,
+    ("resource.k8s.io", "resourceclaims"): _claim,
+    ("resource.k8s.io", "resourceclaimtemplates"): _claim_template,
+    ("resource.k8s.io", "resourceslices"): claims.validate_slice,
+    ("events.k8s.io", "events"): _event,
+}
+
+
+def validate_update(kind: Kind, new: Json, old: Json, subresource: str) -> list[FieldError]:
+    errors = _metadata_update(new["metadata"], old["metadata"])
+    if kind.plural == "resourceclaims":
+        rule = claims.validate_status_update if subresource == "status" else claims.validate_update
+        return errors + rule(new, old)
+    if subresource:
+        return errors
+    if kind.plural == "pods":
+        return errors + pods.validate_update(new, old)
+    if kind.plural == "resourceclaimtemplates" and new.get("spec") != old.get("spec"):
+        errors.append(field_invalid("spec", new.get("spec"), "field is immutable"))
+    if kind.plural == "resourceslices":
+        errors += claims.validate_slice(new) + _slice_update(new, old)
+    return errors
+
+
+def _slice_update(new: Json, old: Json) -> list[FieldError]:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    errors = []
+    for path in (("nodeName",), ("driver",), ("pool", "name")):
+        was: Any = before
+        now: Any = after
+        for part in path:
+            was, now = (was or {}).get(part), (now or {}).get(part)
+        if was != now:
+            errors.append(field_invalid("spec." + ".".join(path), now, "field is immutable"))
+    return errors
+
+
+def _metadata_update(new: Json, old: Json) -> list[FieldError]:
+    errors = [
+        field_invalid(f"metadata.{name}", new.get(name), "field is immutable")
+        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if new.get(name) != old.get(name)
+    ]
+    if old.get("deletionTimestamp"):
+        before = old.get("finalizers") or []
+        added = [name for name in new.get("finalizers") or () if name not in before]
+        if added:
+            shown = "[]string{" + ", ".join(f'"{name}"' for name in added) + "}"
+            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
+            errors.append(field_forbidden("metadata.finalizers", text))
+    return errors
