@@ -31,9 +31,7 @@ class CertificateAuthority:
         certificate = (
             self._builder(self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(
-                x509.KeyUsage(True, False, True, False, False, True, True, False, False), critical=True
-            )
+            .add_extension(x509.KeyUsage(True, False, True, False, False, True, True, False, False), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
@@ -50,9 +48,7 @@ class CertificateAuthority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + _VALID_FOR)
-            .add_extension(
-                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
-            )
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
 
@@ -85,16 +81,12 @@ class CertificateAuthority:
         key = ec.generate_private_key(ec.SECP256R1())
         public, private = self._folder / "service-account.pub", self._folder / "service-account.key"
         public.write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
+            key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
         )
         private.write_bytes(_pem_of_key(key))
         return public, private
 
-    def _write(
-        self, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
-    ) -> tuple[Path, Path]:
+    def _write(self, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> tuple[Path, Path]:
         certificate_file, key_file = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         key_file.write_bytes(_pem_of_key(key))

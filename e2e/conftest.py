@@ -1,0 +1,42 @@
+"""Fixtures of all suites, the build before the first of them, and server logs in reports of failed tests."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from e2e.controlplane import build
+from e2e.controlplane.fixtures import clean_cluster, control_plane, log_tails, own_control_plane
+
+__all__ = ["clean_cluster", "control_plane", "own_control_plane"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything below e2e/suites carries the marker, so that nobody forgets it."""
+    for item in items:
+        if "suites" in item.path.parts:
+            item.add_marker("e2e")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build before the first test: a cold build takes minutes, and no test's time limit allows for that."""
+    if session.config.option.collectonly or not any(item.get_closest_marker("e2e") for item in session.items):
+        return
+    try:
+        build.control_plane_binaries()
+    except build.GoMissingError:
+        return  # each test says so itself: skipped, or failed with CI=true
+    except build.BuildError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the ends of the servers' logs to the report of a failed test."""
+    report = yield
+    if report.failed and (tails := log_tails()):
+        report.sections.append(("logs of the control plane", tails))
+    return report
