@@ -49,11 +49,7 @@ def is_extended(name: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_scalar(name: str) -> bool:
     """True for the resources that count besides cpu, memory, ephemeral-storage and pods; all other names do not."""
-    return (
-        name.startswith(("hugepages-", "attachable-volumes-"))
-        or "kubernetes.io/" in name
-        or is_extended(name)
-    )
+    return name.startswith(("hugepages-", "attachable-volumes-")) or "kubernetes.io/" in name or is_extended(name)
 
 
 def counts(name: str) -> bool:
@@ -118,9 +114,7 @@ def _subject(pod: Pod) -> str:
     return f"Pod {pod.key}"
 
 
-def _total(
-    pod: Pod, *, use_status: bool, missing: Requests | None = None, pod_level: bool = True
-) -> Requests:
+def _total(pod: Pod, *, use_status: bool, missing: Requests | None = None, pod_level: bool = True) -> Requests:
     """The whole rule: containers, pod-level replacement, overhead. ``missing`` fills names a container lacks."""
     total = _of_containers_and_status(pod, missing) if use_status else _of_containers(pod, _spec_view, missing)
     if pod_level and _pod_level(pod):
