@@ -162,7 +162,7 @@ class Attempt:
     def _note_rejections(self, diagnosis: Diagnosis, filtered: Filtered) -> None:
         nodes = self.state.nodes
         for status, rows in filtered.rejected:
-            diagnosis.add(status, tuple(nodes.name_of(row) for row in rows.tolist()))
+            diagnosis.add(status, tuple(nodes.node(row).name for row in rows.tolist()))
 
     def _recheck(self, node: str, uid: str) -> Cycle | None:
         """Run the filters again on the chosen node alone; a fresh cycle when it still fits, None when not."""

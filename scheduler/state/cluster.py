@@ -23,10 +23,10 @@ from scheduler.api.kinds import (
 )
 from scheduler.dra.features import Features
 from scheduler.errors import InternalError
-from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.state.devices import DeviceState
-from scheduler.state.events import node_update_events, pod_update_events
+from scheduler.state.events import Action, ClusterEvent, Resource
 from scheduler.state.nodes import NodeTable
+from scheduler.state.object_events import node_update_events, pod_update_events
 from scheduler.state.podinfo import PodInfo, pod_info
 
 

@@ -11,7 +11,8 @@ from scheduler.api.core import Node, Pod, QuantityText
 from scheduler.api.meta import Condition
 from scheduler.api.podrequests import pod_requests
 from scheduler.api.quantity import QuantityError, parse_quantity
-from scheduler.framework.events import Action, ClusterEvent, Resource
+from scheduler.errors import UserError
+from scheduler.state.events import Action, ClusterEvent, Resource
 
 
 def pod_update_events(old: Pod, new: Pod, resource: Resource) -> list[ClusterEvent]:
@@ -64,7 +65,10 @@ def _scale_actions(old: Pod, new: Pod) -> list[Action]:
     """SCALE_DOWN, SCALE_UP or both, by the requests as the kubelet has actuated them."""
     if old.spec is new.spec and old.status is new.status:
         return []
-    before, after = pod_requests(old, use_status=True), pod_requests(new, use_status=True)
+    try:
+        before, after = pod_requests(old, use_status=True), pod_requests(new, use_status=True)
+    except UserError:  # a quantity that is none: nothing to compare, so let everybody look who asks for either
+        return [] if old.spec == new.spec else [Action.UPDATE_POD_SCALE_DOWN, Action.UPDATE_POD_SCALE_UP]
     names = before.keys() | after.keys()
     actions: list[Action] = []
     if any(before.get(name, 0) > after.get(name, 0) for name in names):

@@ -1,0 +1,277 @@
+"""The scheduling loop: changes in, attempts in slices, commits side by side, failures reported.
+
+One asyncio task decides, strictly one Pod at a time; commits run beside it, bounded. ``deliver`` is called by the
+reflectors in the same loop, so state and queue are always as new as the watch. The loop itself never dies: whatever an
+attempt raises costs that Pod its attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from scheduler.api.changes import Change
+from scheduler.api.core import Pod
+from scheduler.api.kinds import POD
+from scheduler.cycle.attempt import Attempt, Rotation
+from scheduler.cycle.decision import Decision, Failed, Need, Placed, Rejected, Running
+from scheduler.edge.commit import CommitOutcome, Committer
+from scheduler.errors import InternalError, PluginError, SchedulerError
+from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
+from scheduler.framework.events import ClusterEvent
+from scheduler.framework.profile import Profile
+from scheduler.framework.runner import run_reserve
+from scheduler.queue.pod import QueuedPod
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.state.cluster import ClusterState
+
+STEP_BUDGET = 2000
+"""Rows and search steps between two looks at the event loop: a few milliseconds."""
+COMMITS_MAX = 64
+"""Decisions being written at the same time; more would only queue at the API server."""
+IDLE_WAIT_S = 1.0
+
+
+class Reports(Protocol):
+    """Where outcomes go: Events, the PodScheduled condition, metrics, the attempt's log line. Nothing here blocks."""
+
+    def popped(self, queued: QueuedPod) -> None: ...
+    def decided(self, queued: QueuedPod, decision: Decision, started: float, finished: float) -> None: ...
+    def bound(
+        self, queued: QueuedPod, placed: Placed, outcome: CommitOutcome, started: float, finished: float
+    ) -> None: ...
+    def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None: ...
+    def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None: ...
+    def deleting(self, pod: Pod) -> None: ...
+    def broken(self, where: str, error: BaseException) -> None: ...
+
+
+class SchedulingLoop:
+    """Wires state, queue and profiles to a committer.
+
+    ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called once per turn, proof that
+    the loop is alive. ``verify_caches``: recompute every derived number after each turn (tests).
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        profiles: Mapping[str, Profile],
+        committer: Committer,
+        reports: Reports,
+        *,
+        clock: Callable[[], float],
+        may_decide: Callable[[], bool] = lambda: True,
+        beat: Callable[[], None] = lambda: None,
+        verify_caches: bool = False,
+        step_budget: int = STEP_BUDGET,
+        commits_max: int = COMMITS_MAX,
+    ) -> None:
+        self.state, self.queue, self.profiles = state, queue, profiles
+        self.committer, self.reports = committer, reports
+        self.clock, self.may_decide, self.beat = clock, may_decide, beat
+        self.verify_caches, self.step_budget = verify_caches, step_budget
+        self._wake = asyncio.Event()
+        self._slots = asyncio.Semaphore(commits_max)
+        self._commits: set[asyncio.Task[None]] = set()
+        self._rotations = {name: Rotation() for name in profiles}
+        self._stopping = False
+
+    # changes in
+
+    def deliver(self, batch: list[Change], revision: int) -> None:
+        """Take in one batch of changes of one kind (a reflector's sink)."""
+        now = self.clock()
+        for change in batch:
+            try:
+                events = self.state.apply(change)
+                if change.kind.name == POD.name:
+                    self._queue_pod(change.old, change.new, now)
+                if events:
+                    self.queue.move(events, now)
+            except SchedulerError as error:
+                self.reports.broken(f"applying a change of {change.kind.name}", error)
+        if batch:
+            self._wake.set()
+
+    def move(self, events: Iterable[ClusterEvent]) -> None:
+        """Cluster events that did not come from the watch: our own writes, forgotten Pods."""
+        listed = list(events)
+        if listed:
+            self.queue.move(listed, self.clock())
+            self._wake.set()
+
+    def _queue_pod(self, old: Pod | None, new: Pod | None, now: float) -> None:
+        """Waiting Pods of ours go to the queue, everything else leaves it (spec 4.10)."""
+        was_waiting, is_waiting = self._waits(old), self._waits(new)
+        if new is not None and is_waiting:
+            if new.uid in self.state.placements:
+                return  # assumed by us: its own writes come back here
+            if old is not None and was_waiting:
+                self.queue.update(old, new, now)
+            else:
+                self.queue.add(new, now)
+        elif old is not None and was_waiting:
+            self.queue.delete(old.uid)
+
+    def _waits(self, pod: Pod | None) -> bool:
+        return (
+            pod is not None and not pod.spec.nodeName and not pod.terminal and pod.spec.schedulerName in self.profiles
+        )
+
+    # the loop
+
+    async def run(self) -> None:
+        """Decide until ``stop``; returns when stopping and every commit has ended."""
+        while not self._stopping:
+            self.beat()
+            try:
+                busy = await self._turn()
+            except SchedulerError as error:
+                self.reports.broken("a turn of the loop", error)
+                busy = False
+            if not busy:
+                await self._idle()
+        await self.finish_commits()
+
+    def stop(self) -> None:
+        """Take no further Pod; ``run`` returns once what is being written has ended."""
+        self._stopping = True
+        self._wake.set()
+
+    async def finish_commits(self) -> None:
+        """Wait for every commit under way."""
+        while self._commits:
+            self.beat()
+            await asyncio.wait(self._commits, timeout=IDLE_WAIT_S)
+
+    async def _idle(self) -> None:
+        self._wake.clear()
+        wait_s = min(IDLE_WAIT_S, max(0.0, self.queue.next_wakeup(self.clock())))
+        try:
+            await asyncio.wait_for(self._wake.wait(), wait_s)
+        except TimeoutError:
+            return
+
+    async def _turn(self) -> bool:
+        """At most one attempt; True when there was one."""
+        if self.verify_caches:
+            self.state.verify()
+        if not self.may_decide():
+            return False
+        now = self.clock()
+        self.queue.flush(now)
+        if self._slots.locked():
+            await self._slots.acquire()
+            self._slots.release()
+        queued = self.queue.pop(self.clock())
+        if queued is None:
+            return False
+        await self._serve(queued)
+        await asyncio.sleep(0)
+        return True
+
+    async def _serve(self, queued: QueuedPod) -> None:
+        """One Pod's attempt, whatever happens in it."""
+        self.reports.popped(queued)
+        started = self.clock()
+        pod = self.state.pods.get(queued.uid, queued.pod)
+        profile = self.profiles.get(pod.spec.schedulerName)
+        if profile is None or pod.uid in self.state.placements:
+            self.queue.done(queued.uid)
+            return
+        if pod.metadata.deletionTimestamp is not None:
+            self.queue.done(queued.uid)
+            self.reports.deleting(pod)
+            return
+        try:
+            decision = await self._decide(profile, pod, started)
+            self.reports.decided(queued, decision, started, self.clock())
+            if isinstance(decision, Placed):
+                self._reserve(queued, decision, started)
+            else:
+                self._fail(queued, report_failure(decision), started)
+        except Exception as error:  # the loop never dies: an unforeseen error costs this Pod its attempt
+            self.reports.broken(f"the attempt for pod {pod.key}", error)
+            self._fail(queued, bind_failure(f"{type(error).__name__}: {error}"), started)
+
+    async def _decide(self, profile: Profile, pod: Pod, now: float) -> Decision:
+        attempt = Attempt(profile, pod, self.state, now=now, rotation=self._rotations[profile.name])
+        while True:
+            outcome = attempt.step(self.step_budget)
+            if isinstance(outcome, Need):
+                attempt.answer(await self.committer.perform(pod, outcome.instruction))
+            elif isinstance(outcome, Running):
+                self.beat()
+                await asyncio.sleep(0)
+            else:
+                return outcome
+
+    def _reserve(self, queued: QueuedPod, placed: Placed, started: float) -> None:
+        """Assume and reserve in memory, then commit beside the loop. No await: nothing may move in between."""
+        current = self.state.pods.get(placed.pod.uid)
+        if current is None or current.spec.nodeName:
+            self.queue.done(queued.uid)
+            return
+        self.state.assume(placed.pod, placed.node)
+        try:
+            refusal = run_reserve(placed.profile, placed.cycle, placed.node)
+        except PluginError as error:
+            self._unreserve(placed)
+            self._fail(queued, report_failure(Failed(placed.pod, placed.profile, str(error), error.plugin)), started)
+            return
+        if refusal is not None:
+            self._unreserve(placed)
+            self._fail(queued, reserve_rejection(refusal), started)
+            return
+        task = asyncio.get_running_loop().create_task(self._commit(queued, placed, started))
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    def _unreserve(self, placed: Placed) -> None:
+        """Nothing was written yet: the in-memory undo is all there is."""
+        for plugin in reversed(placed.profile.reserve):
+            plugin.unreserve(placed.cycle, placed.node)
+        self.move(self.state.forget(placed.pod))
+
+    async def _commit(self, queued: QueuedPod, placed: Placed, started: float) -> None:
+        async with self._slots:
+            try:
+                outcome = await self.committer.commit(placed)
+            except Exception as error:  # as in _serve
+                self.reports.broken(f"the binding of pod {placed.pod.key}", error)
+                outcome = CommitOutcome(text=f"{type(error).__name__}: {error}")
+                await self.committer.undo(placed)
+        self._wake.set()
+        if outcome.lost or outcome.overlaps:
+            self.reports.lost_race(placed, outcome)
+        if outcome.bound:
+            self.queue.done(queued.uid)
+            self.reports.bound(queued, placed, outcome, started, self.clock())
+            return
+        self.move(self.state.forget(placed.pod))
+        if outcome.gone:
+            self.queue.done(queued.uid)
+            return
+        self._fail(queued, bind_failure(outcome.text), started)
+
+    def _fail(self, queued: QueuedPod, report: FailureReport, started: float) -> None:
+        """Requeue with the newest object and report (spec 6.2). A Pod that is gone or bound is not requeued."""
+        now = self.clock()
+        pod = self.state.pods.get(queued.uid)
+        if pod is None or pod.spec.nodeName:
+            self.queue.done(queued.uid)
+            return
+        self.queue.requeue(queued, pod, report.unschedulable_plugins, report.pending_plugins, now)
+        self.reports.failed(queued, pod, report, started, now)
+
+    def check(self) -> None:
+        """Recompute everything derived; raises InternalError. Used by tests and by the periodic self-audit."""
+        self.state.verify()
+        if self._commits and not self.state.placements:
+            raise InternalError("commits are under way but nothing is assumed")
+
+
+__all__ = ["Rejected", "Reports", "SchedulingLoop"]

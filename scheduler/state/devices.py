@@ -1,0 +1,148 @@
+"""Claims, classes, slices and the device ledger: the newest known version of each.
+
+Claims are known from the watch and from the answers to our own writes, whichever is newer by resourceVersion; what the
+server confirmed is never un-known (kube-scheduler restores an older object there, dra spec 25 no. 16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.api.changes import Change
+from scheduler.api.core import Node
+from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.dra.classes import ClassStore
+from scheduler.dra.devices import DeviceKey, PoolKey
+from scheduler.dra.features import Features
+from scheduler.dra.ledger import Ledger
+from scheduler.dra.pools import NodeView
+from scheduler.dra.slices import SliceStore
+from scheduler.dra.verify import Verdict, verify_allocation
+from scheduler.errors import InternalError
+from scheduler.state.events import Action, ClusterEvent, Resource
+
+
+def _version(claim: ResourceClaim) -> int:
+    text = claim.metadata.resourceVersion
+    return int(text) if text.isdecimal() else 0
+
+
+class DeviceState:
+    """Everything about devices that decisions read.
+
+    ``claims``: namespace/name → newest known claim. ``slices``, ``classes`` and ``ledger`` are the dra package's own
+    stores, maintained here. Every method that changes something answers with the cluster events it amounts to.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self.slices = SliceStore(features)
+        self.classes = ClassStore()
+        self.ledger = Ledger(features.consumable_capacity)
+        self.claims: dict[str, ResourceClaim] = {}
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The newest known version of a claim, None when there is none."""
+        return self.claims.get(f"{namespace}/{name}")
+
+    def apply_claim(self, change: Change) -> list[ClusterEvent]:
+        """A change from the watch; one that is not newer than what is known changes nothing."""
+        new: ResourceClaim | None = change.new
+        if new is None:
+            old: ResourceClaim = change.old
+            known = self.claims.get(old.key)
+            if known is None or known.uid != old.uid:
+                return []
+            del self.claims[old.key]
+            self.ledger.remove_claim(old.uid)
+            return [ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, known, None)]
+        return self._take(new, ordered=not change.by_list)
+
+    def learn_claim(self, claim: ResourceClaim) -> list[ClusterEvent]:
+        """The answer to our own write: known from now on, before the watch shows it."""
+        known = self.claims.get(claim.key)
+        if known is None or known.uid != claim.uid:
+            return []  # deleted (or replaced) meanwhile: the watch is further than this answer
+        return self._take(claim, ordered=True)
+
+    def _take(self, claim: ResourceClaim, *, ordered: bool) -> list[ClusterEvent]:
+        known = self.claims.get(claim.key)
+        if known is not None and known.uid == claim.uid and _version(claim) <= _version(known):
+            return []
+        events: list[ClusterEvent] = []
+        if known is not None and known.uid != claim.uid:
+            self.ledger.remove_claim(known.uid)
+            events.append(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, known, None))
+            known = None
+        self.claims[claim.key] = claim
+        self.ledger.set_claim(claim, ordered=ordered)
+        action = Action.ADD if known is None else Action.UPDATE_OTHER
+        return [*events, ClusterEvent(Resource.RESOURCE_CLAIM, action, known, claim)]
+
+    def apply_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> list[ClusterEvent]:
+        """A slice came, changed or went."""
+        self.slices.apply(old, new)
+        return [ClusterEvent(Resource.RESOURCE_SLICE, _action(old, new), old, new)]
+
+    def apply_class(self, old: DeviceClass | None, new: DeviceClass | None) -> list[ClusterEvent]:
+        """A class came, changed or went."""
+        self.classes.apply(old, new)
+        return [ClusterEvent(Resource.DEVICE_CLASS, _action(old, new), old, new)]
+
+    def apply_taint_rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> list[ClusterEvent]:
+        """A taint rule appears as an update of each slice whose device taints really changed (dra spec 7)."""
+        events = []
+        for name in self.slices.apply_rule(old, new):
+            info = self.slices.get(name)
+            if info is not None:
+                events.append(ClusterEvent(Resource.RESOURCE_SLICE, Action.UPDATE_OTHER, info.slice, info.slice))
+        return events
+
+    def class_for_extended_resource(self, name: str) -> str | None:
+        """Name of the DeviceClass that serves an extended resource, None when no class does."""
+        found = self.classes.for_extended_resource(name)
+        return None if found is None else found.name
+
+    def forget_node(self, name: str) -> None:
+        """The node is gone: drop what is cached for it."""
+        self.slices.forget_node(name)
+        self.ledger.forget_node(name)
+
+    def verify_write(self, claim: ResourceClaim, node: Node) -> Verdict:
+        """Who else holds what ``claim`` (as our write left it) was given on ``node``; see dra.verify."""
+        view = self.slices.view(node)
+        return verify_allocation(
+            self.ledger,
+            claim.uid,
+            _version(claim),
+            lambda device: _capacity(view, device),
+            lambda pool: next((found for found in view.pools if found.key == pool), None),
+        )
+
+    def allocated(self) -> Iterator[ResourceClaim]:
+        """Claims with an allocation."""
+        return (claim for claim in self.claims.values() if claim.status.allocation is not None)
+
+    def verify(self) -> None:
+        """Recompute views and ledger; raise InternalError with the first difference."""
+        self.slices.verify()
+        self.ledger.verify()
+        for claim in self.allocated():
+            entry = self.ledger.entry(claim.uid)
+            if entry is None or entry.stored is not claim.status.allocation:
+                raise InternalError(f"the ledger does not know the allocation of claim {claim.key}")
+
+
+def _action(old: object | None, new: object | None) -> Action:
+    if old is None:
+        return Action.ADD
+    return Action.DELETE if new is None else Action.UPDATE_OTHER
+
+
+def _capacity(view: NodeView, key: DeviceKey) -> dict[str, int] | None:
+    for pool in view.pools:
+        if pool.key == PoolKey(key.driver, key.pool):
+            for device in pool.devices:
+                if device.key == key:
+                    return {name: capacity.nano for name, capacity in device.capacities.items()}
+    return None
