@@ -7,9 +7,9 @@ from collections.abc import Generator
 import pytest
 
 from e2e.controlplane import build
-from e2e.controlplane.fixtures import clean_cluster, control_plane, log_tails, own_control_plane
+from e2e.controlplane.fixtures import any_cluster, clean_cluster, control_plane, log_tails, own_control_plane
 
-__all__ = ["clean_cluster", "control_plane", "own_control_plane"]
+__all__ = ["any_cluster", "clean_cluster", "control_plane", "own_control_plane"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

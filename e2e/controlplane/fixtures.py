@@ -1,6 +1,7 @@
 """pytest fixtures over the control plane, and what they do when it cannot be had.
 
 - control_plane: one for the whole session; clean_cluster: an Api on it with everything removed before the test.
+- any_cluster: the test runs on the embedded server and on the real one.
 - own_control_plane: a factory for suites that need other options or want to break it.
 - make_api: an Api (async context manager) for any control plane.
 Without Go and without KUBEBUILDER_ASSETS the tests are skipped; with CI=true they fail instead.
@@ -18,6 +19,7 @@ from e2e.api import Api
 from e2e.cleaning import clean
 from e2e.controlplane import build
 from e2e.controlplane.cluster import ControlPlane, ControlPlaneOptions
+from scheduler.embedded import EmbeddedServer
 
 _alive: list[ControlPlane] = []
 
@@ -74,6 +76,25 @@ async def clean_cluster(control_plane: ControlPlane) -> AsyncIterator[Api]:
         await clean(api)
         yield api
     control_plane.stop_kube_scheduler()
+
+
+@pytest.fixture(params=["embedded", "real"])
+async def any_cluster(request: pytest.FixtureRequest) -> AsyncIterator[Api]:
+    """The test runs twice: an empty cluster on the embedded API server and on the real one.
+
+    What both must do alike is tested with this, so that the embedded server cannot drift.
+    """
+    if request.param == "embedded":
+        server = EmbeddedServer()
+        async with Api(await server.start()) as api:
+            yield api
+        await server.stop()
+        return
+    plane: ControlPlane = request.getfixturevalue("control_plane")
+    plane.stop_kube_scheduler()
+    async with make_api(plane) as api:
+        await clean(api)
+        yield api
 
 
 def log_tails() -> str:

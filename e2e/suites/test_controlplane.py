@@ -150,9 +150,9 @@ async def test_the_kubelet_refuses_a_claim_that_is_not_reserved(
         await eventually(phase_is(api, "p", "Running"), "the Pod runs once its claim is reserved")
 
 
-async def test_the_kubelet_sees_a_device_given_twice(clean_cluster: Api) -> None:
+async def test_the_kubelet_sees_a_device_given_twice(any_cluster: Api) -> None:
     """Two running Pods whose claims hold one device are a double use; after the first ended they are not."""
-    api = clean_cluster
+    api = any_cluster
     await gpu_node(api)
     async with PretendedKubelet(api.session) as kubelet:
         await bind_with_claim(api, "a", "gpu-0")
@@ -167,9 +167,9 @@ async def test_the_kubelet_sees_a_device_given_twice(clean_cluster: Api) -> None
         assert len(kubelet.double_uses) == 1
 
 
-async def test_the_kubelet_rejects_what_does_not_fit(clean_cluster: Api) -> None:
+async def test_the_kubelet_rejects_what_does_not_fit(any_cluster: Api) -> None:
     """A Pod bound beyond the node's cpu fails with OutOfcpu and the kubelet's text; what has ended does not count."""
-    api = clean_cluster
+    api = any_cluster
     await add_node(api, "node-1", cpu="1")
     async with PretendedKubelet(api.session) as kubelet:
         for name, cpu in (("a", "600m"), ("b", "0.5")):
@@ -188,9 +188,9 @@ async def test_the_kubelet_rejects_what_does_not_fit(clean_cluster: Api) -> None
         await eventually(phase_is(api, "c", "Running"), "c runs")
 
 
-async def test_the_kubelet_finalises_deletion_and_ends_timed_pods(clean_cluster: Api) -> None:
+async def test_the_kubelet_finalises_deletion_and_ends_timed_pods(any_cluster: Api) -> None:
     """A deleted Pod disappears though its grace period is 30 s; a Pod with run-seconds succeeds by itself."""
-    api = clean_cluster
+    api = any_cluster
     await add_node(api, "node-1")
     async with PretendedKubelet(api.session):
         timed = {"demo.dra-scheduler/run-seconds": "0.2"}
@@ -204,9 +204,9 @@ async def test_the_kubelet_finalises_deletion_and_ends_timed_pods(clean_cluster:
         await eventually(absent(api, "deleted"), "the deleted Pod disappears", timeout_s=5)
 
 
-async def test_a_pod_bound_before_its_node_exists_runs_when_it_appears(clean_cluster: Api) -> None:
+async def test_a_pod_bound_before_its_node_exists_runs_when_it_appears(any_cluster: Api) -> None:
     """The kubelet of a node starts with the node."""
-    api = clean_cluster
+    api = any_cluster
     async with PretendedKubelet(api.session) as kubelet:
         await api.create(PODS, pod("p", scheduler="nobody"), NS)
         await api.bind(NS, "p", "late")
@@ -217,9 +217,9 @@ async def test_a_pod_bound_before_its_node_exists_runs_when_it_appears(clean_clu
         assert kubelet.complaints() == []
 
 
-async def test_the_driver_publishes_halves_bumps_withdraws_and_taints(clean_cluster: Api) -> None:
+async def test_the_driver_publishes_halves_bumps_withdraws_and_taints(any_cluster: Api) -> None:
     """The slices on the server are what each call of the pretended driver promises."""
-    api = clean_cluster
+    api = any_cluster
     await add_node(api, "node-1")
     driver = PretendedDriver(api, CLASS)
 
@@ -244,9 +244,9 @@ async def test_the_driver_publishes_halves_bumps_withdraws_and_taints(clean_clus
     assert devices["gpu-0"]["attributes"] == {"index": {"int": 0}, "model": {"string": "H100"}}
 
 
-async def test_the_driver_reports_device_conditions(clean_cluster: Api) -> None:
+async def test_the_driver_reports_device_conditions(any_cluster: Api) -> None:
     """Binding conditions of a claim's devices arrive in status.devices."""
-    api = clean_cluster
+    api = any_cluster
     driver = await gpu_node(api)
     await bind_with_claim(api, "p", "gpu-0")
     await driver.set_device_conditions(NS, "p", {"example.com/ready": "True"})
