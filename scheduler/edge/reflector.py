@@ -1,0 +1,405 @@
+"""Keeps a copy of all objects of one kind: LIST in pages, then WATCH from that revision, for ever.
+
+What arrives is delivered in batches as ``Change``s. A gap (410, a revision the server does not know) is closed by a
+new LIST that is *compared* with the copy, so that deletions in the gap are seen, and an object deleted and created
+again under one name is reported as two changes. One undecodable object is reported and skipped; a good version known
+before is kept. Source of the rules: client-go's reflector, 1.37.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from scheduler.api.changes import Change
+from scheduler.api.kinds import DecodeError, Kind, decode
+from scheduler.api.meta import ObjectMeta
+from scheduler.edge.backoff import Backoff
+from scheduler.edge.client import ApiClient, Sleep
+from scheduler.edge.errors import ApiError, Gone, NotFound, ServerError, decode_status, error_for
+from scheduler.edge.lines import LineSplitter, LineTooLongError
+from scheduler.errors import ClusterError
+
+PAGE_LIMIT = 500
+LIST_RESTARTS_MAX = 2
+LIST_TIMEOUT_S = 60.0
+WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S = 300, 600
+SILENCE_TIMEOUT_S = 150.0  # the server sends a bookmark about once a minute; two missed ones mean a dead stream
+SHORT_WATCH_S = 1.0
+SHORT_WATCH_PAUSE_S = 0.1
+UNKNOWN_KIND_PAUSE_S = 60.0
+
+
+class _Meta(msgspec.Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _ListMeta(msgspec.Struct):
+    resourceVersion: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _WatchEvent(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+_PAGE = msgspec.json.Decoder(_Page)
+_EVENT = msgspec.json.Decoder(_WatchEvent)
+_META = msgspec.json.Decoder(_Meta)
+
+
+class Sink(Protocol):
+    """Where changes go."""
+
+    def deliver(self, batch: list[Change], revision: int) -> None:
+        """``batch`` in the order it happened; everything of the kind up to ``revision`` is then known.
+
+        The batch may be empty (a bookmark). Called before ``wait_revision`` wakes anybody, so for a sink that
+        applies at once, waiting for a revision means waiting until it is applied.
+        """
+
+
+class BadObject(msgspec.Struct, frozen=True):
+    """An object that could not be decoded. ``kept``: an earlier good version stays in use."""
+
+    kind: Kind
+    key: str
+    problem: str
+    kept: bool
+
+
+class Counters(msgspec.Struct):
+    """What a reflector went through since it started."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    failures: int = 0
+
+
+class _StartOverError(Exception):
+    """Only a new LIST helps."""
+
+
+class _BadStreamError(ClusterError):
+    """The stream carried something that is no watch event."""
+
+
+def _revision(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+class Reflector:
+    """The copy of one kind. ``run`` is the task; everything else may be read at any time from the same loop.
+
+    ``optional``: a server that does not serve the kind counts as one without objects. ``on_trouble`` gets a sentence
+    for each failure that is retried.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: Kind,
+        sink: Sink,
+        *,
+        field_selector: str = "",
+        optional: bool = False,
+        on_bad_object: Callable[[BadObject], None] = lambda bad: None,
+        on_trouble: Callable[[str], None] = lambda text: None,
+        rng: random.Random | None = None,
+        sleep: Sleep = asyncio.sleep,
+        silence_timeout_s: float = SILENCE_TIMEOUT_S,
+        page_limit: int = PAGE_LIMIT,
+    ) -> None:
+        self.kind = kind
+        self.store: dict[str, Any] = {}
+        self.synced = asyncio.Event()
+        self.revision = 0
+        self.counters = Counters()
+        self._client, self._sink, self._path = client, sink, kind.path()
+        self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._optional, self._on_bad_object, self._on_trouble = optional, on_bad_object, on_trouble
+        self._rng, self._sleep = rng or random.Random(), sleep
+        self._silence_timeout_s, self._page_limit = silence_timeout_s, page_limit
+        self._backoff = Backoff(self._rng)
+        self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiter_count = 0
+        self._events_at_gap = -1
+
+    async def run(self) -> None:
+        """List and watch until cancelled. Never raises for what the server or the network does."""
+        while True:
+            try:
+                await self._list_and_deliver()
+                await self._watch_until_gap()
+            except _StartOverError as reason:
+                self._on_trouble(f"{self.kind.resource}: listing again: {reason}")
+                if self._gap_again():
+                    await self._sleep(self._backoff.next_s())
+            except NotFound as error:
+                await self._unserved(error)
+            except ClusterError as error:
+                self.counters.failures += 1
+                self._on_trouble(f"{self.kind.resource}: {error}")
+                await self._sleep(self._backoff.next_s())
+
+    async def wait_revision(self, revision: int, timeout_s: float) -> bool:
+        """Wait until the copy has reached ``revision``; False when ``timeout_s`` passed first."""
+        if self.revision >= revision:
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiter_count += 1
+        heapq.heappush(self._waiters, (revision, self._waiter_count, future))
+        try:
+            await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            return self.revision >= revision
+        return True
+
+    async def list_all(self) -> tuple[dict[str, Any], int]:
+        """A fresh LIST: objects by key, and its revision. Touches neither the copy nor the sink (for reconcile).
+
+        Undecodable objects are left out and reported. Raises ClusterError.
+        """
+        objects: dict[str, Any] = {}
+        items, revision = await self._list_raw()
+        for raw in items:
+            try:
+                decoded = decode(self.kind, bytes(raw))
+            except DecodeError as error:
+                key = self._key_of_bad(raw)
+                self._report_bad(key, error, kept=False)
+                continue
+            objects[decoded.metadata.key] = decoded
+        return objects, revision
+
+    # LIST
+
+    async def _list_raw(self) -> tuple[list[msgspec.Raw], int]:
+        for restart in range(LIST_RESTARTS_MAX + 1):
+            # The last try asks for everything at once: a paged list can expire, a single answer cannot.
+            limit = self._page_limit if restart < LIST_RESTARTS_MAX else 0
+            try:
+                return await self._list_pages(limit)
+            except Gone:
+                if restart == LIST_RESTARTS_MAX:
+                    raise
+        raise AssertionError("the loop above returns or raises")
+
+    async def _list_pages(self, limit: int) -> tuple[list[msgspec.Raw], int]:
+        items: list[msgspec.Raw] = []
+        token = ""
+        while True:
+            query = dict(self._selector)
+            if limit:
+                query["limit"] = str(limit)
+            if token:
+                query["continue"] = token
+            answer = await self._client.call("GET", self._path, query=query, timeout_s=LIST_TIMEOUT_S)
+            try:
+                page = _PAGE.decode(answer.body)
+            except msgspec.DecodeError as error:
+                raise _BadStreamError(f"the answer is no list: {error}") from error
+            items.extend(page.items or ())
+            token = page.metadata.continue_
+            if not token:
+                return items, _revision(page.metadata.resourceVersion)
+
+    async def _list_and_deliver(self) -> None:
+        items, revision = await self._list_raw()
+        self.counters.lists += 1
+        batch = self._difference(items, revision)
+        self._advance(batch, revision, reset=True)
+        self.synced.set()
+        self._backoff.reset()
+
+    def _difference(self, items: list[msgspec.Raw], revision: int) -> list[Change]:
+        """What changed between the copy and a complete LIST: deletions first. Updates the copy."""
+        gone = dict(self.store)
+        changes: list[Change] = []
+        for raw in items:
+            try:
+                # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
+                new = decode(self.kind, bytes(raw))
+            except DecodeError as error:
+                self._keep_if_same(raw, error, gone)
+                continue
+            meta = new.metadata
+            key, old = meta.key, self.store.get(meta.key)
+            if old is not None and old.metadata.uid == meta.uid:
+                gone.pop(key, None)
+                if old.metadata.resourceVersion == meta.resourceVersion:
+                    continue
+            else:
+                old = None
+            changes.append(Change(self.kind, old, new, _revision(meta.resourceVersion), True))
+        deletions = [Change(self.kind, old, None, revision, True) for old in gone.values()]
+        for deletion in deletions:
+            del self.store[deletion.old.metadata.key]
+        for change in changes:
+            self.store[change.new.metadata.key] = change.new
+        return deletions + changes
+
+    def _keep_if_same(self, raw: msgspec.Raw, error: DecodeError, gone: dict[str, Any]) -> None:
+        meta = self._meta_of_bad(raw)
+        key = meta.key if meta else ""
+        known = self.store.get(key)
+        kept = known is not None and meta is not None and known.metadata.uid == meta.uid
+        if kept:
+            gone.pop(key, None)
+        self._report_bad(key, error, kept)
+
+    async def _unserved(self, error: NotFound) -> None:
+        if self._optional:
+            self._advance(self._difference([], self.revision), self.revision, reset=False)
+            self.synced.set()
+            await self._sleep(UNKNOWN_KIND_PAUSE_S)
+            return
+        self.counters.failures += 1
+        self._on_trouble(f"{self.kind.resource}: the API server does not serve this kind: {error}")
+        await self._sleep(self._backoff.next_s())
+
+    # WATCH
+
+    async def _watch_until_gap(self) -> None:
+        """Watch again and again from where the last stream ended. Raises _StartOverError or Gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            started_s, events_before = loop.time(), self.counters.events
+            try:
+                await self._watch_once()
+            except Gone as error:
+                raise _StartOverError(str(error)) from error
+            except NotFound:
+                raise
+            except ClusterError as error:
+                self.counters.failures += 1
+                self._on_trouble(f"{self.kind.resource}: {error}")
+                if _unknown_revision(error):
+                    raise _StartOverError(str(error)) from error
+                if self.counters.events > events_before:
+                    self._backoff.reset()
+                await self._sleep(self._backoff.next_s())
+                continue
+            # The stream ended in good order. One that ends at once must not become a hot loop.
+            if loop.time() - started_s >= SHORT_WATCH_S:
+                self._backoff.reset()
+            elif self.counters.events > events_before:
+                await self._sleep(SHORT_WATCH_PAUSE_S)
+            else:
+                await self._sleep(self._backoff.next_s())
+
+    async def _watch_once(self) -> None:
+        query = {
+            **self._selector,
+            "watch": "1",
+            "resourceVersion": str(self.revision),
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(self._rng.randint(WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S)),
+        }
+        splitter = LineSplitter()
+        self.counters.watches += 1
+        async with self._client.stream(self._path, query, silence_timeout_s=self._silence_timeout_s) as chunks:
+            async for chunk in chunks:
+                try:
+                    lines = splitter.feed(chunk)
+                except LineTooLongError as error:
+                    raise _StartOverError(str(error)) from error
+                if lines:
+                    self._take(lines)
+
+    def _take(self, lines: list[bytes]) -> None:
+        """Apply the events of one chunk and deliver them as one batch, also when a later line is bad."""
+        batch: list[Change] = []
+        revision = self.revision
+        try:
+            for line in lines:
+                revision = max(revision, self._event(line, batch))
+        finally:
+            self._advance(batch, revision, reset=False)
+
+    def _event(self, line: bytes, batch: list[Change]) -> int:
+        """Take one event; returns the revision it carries."""
+        try:
+            event = _EVENT.decode(line)
+            if event.type == "ERROR":
+                status = decode_status(event.object)
+                raise error_for(status.code or 500, status, f"GET {self._path} (watch)")
+            meta = _META.decode(event.object).metadata
+        except msgspec.DecodeError as error:
+            # It may have been any change: only a comparison with a LIST can tell.
+            raise _StartOverError(f"unreadable watch event: {error}") from error
+        self.counters.events += 1
+        revision = _revision(meta.resourceVersion)
+        if event.type == "BOOKMARK":
+            return revision
+        key, old = meta.key, self.store.get(meta.key)
+        if event.type == "DELETED":
+            if old is not None and old.metadata.uid == meta.uid:
+                del self.store[key]
+                batch.append(Change(self.kind, old, None, revision))
+            return revision
+        if event.type not in ("ADDED", "MODIFIED"):
+            raise _StartOverError(f"unknown watch event type {event.type!r}")
+        if old is not None and old.metadata.uid != meta.uid:
+            del self.store[key]
+            batch.append(Change(self.kind, old, None, revision))
+            old = None
+        try:
+            new = decode(self.kind, event.object)
+        except DecodeError as error:
+            self._report_bad(key, error, kept=old is not None)
+            return revision
+        self.store[key] = new
+        batch.append(Change(self.kind, old, new, revision))
+        return revision
+
+    # shared
+
+    def _advance(self, batch: list[Change], revision: int, reset: bool) -> None:
+        """Deliver, then move the revision and wake who waited for it. A LIST may move it back (restored store)."""
+        if not batch and revision == self.revision:
+            return
+        self._sink.deliver(batch, revision)
+        self.revision = revision if reset else max(self.revision, revision)
+        while self._waiters and self._waiters[0][0] <= self.revision:
+            future = heapq.heappop(self._waiters)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def _gap_again(self) -> bool:
+        """True when nothing arrived since the gap before: one new LIST is done at once, from the second on we pause."""
+        again = self.counters.events == self._events_at_gap
+        self._events_at_gap = self.counters.events
+        return again
+
+    def _meta_of_bad(self, raw: msgspec.Raw) -> ObjectMeta | None:
+        try:
+            return _META.decode(raw).metadata
+        except msgspec.DecodeError:
+            return None
+
+    def _key_of_bad(self, raw: msgspec.Raw) -> str:
+        meta = self._meta_of_bad(raw)
+        return meta.key if meta else ""
+
+    def _report_bad(self, key: str, error: DecodeError, kept: bool) -> None:
+        self._on_bad_object(BadObject(self.kind, key, str(error), kept))
+
+
+def _unknown_revision(error: ClusterError) -> bool:
+    """The server's history is behind ours: its store was restored or replaced."""
+    return isinstance(error, ServerError | ApiError) and (
+        "too large resource version" in error.message.lower() or "resourceversiontoolarge" in error.message.lower()
+    )

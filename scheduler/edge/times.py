@@ -1,0 +1,21 @@
+"""The two spellings of time in the API, always UTC."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+
+def rfc3339(seconds: float) -> str:
+    """metav1.Time of ``seconds`` since the epoch: whole seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_time(seconds: float) -> str:
+    """metav1.MicroTime of ``seconds`` since the epoch: always six digits."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def rfc3339_now() -> str:
+    """Now, as metav1.Time."""
+    return rfc3339(time.time())
