@@ -24,7 +24,7 @@ from scheduler.embedded.kubelet_record import DeviceUse
 Object = dict[str, Any]
 
 
-def container(name: str = "c", ports: list[Object] | None = None, **requests: str) -> Object:
+def container(name: str = "c", ports: Any = None, **requests: Any) -> Object:
     return {"name": name, "resources": {"requests": requests}, "ports": ports or []}
 
 
@@ -36,7 +36,7 @@ def pod(uid: str, *containers: Object, **spec: Any) -> Object:
     }
 
 
-def node(name: str = "n", labels: dict[str, str] | None = None, **allocatable: str) -> Object:
+def node(name: str = "n", labels: Any = None, **allocatable: str) -> Object:
     resources = {"pods": "110", **allocatable}
     return {"metadata": {"name": name, "labels": labels or {}}, "status": {"allocatable": resources}}
 
