@@ -70,9 +70,18 @@ _DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
 
 
 def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
-    """One object of ``kind`` from its JSON. Raises DecodeError with the object's name and the field path."""
+    """One object of ``kind`` from its JSON. Raises DecodeError with the object's name and the field path.
+
+    null means absent, as it does in Go: such an object is decoded a second time without its nulls.
+    """
+    decoder = _DECODERS[kind.struct]
     try:
-        return _DECODERS[kind.struct].decode(raw)
+        try:
+            return decoder.decode(raw)
+        except msgspec.ValidationError:
+            if b"null" not in bytes(raw):
+                raise
+            return decoder.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
     except msgspec.DecodeError as error:
         try:
             name = _PEEK.decode(raw).metadata.key
@@ -80,6 +89,15 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
             name = "(unreadable)"
         problem, _, path = str(error).partition(" - at `")
         raise DecodeError(f"{kind.name} {name}", path.rstrip("`"), problem) from error
+
+
+def without_nulls(data: Any) -> Any:
+    """``data`` (decoded JSON) with every null field of every object left out."""
+    if isinstance(data, dict):
+        return {key: without_nulls(value) for key, value in data.items() if value is not None}
+    if isinstance(data, list):
+        return [without_nulls(value) for value in data]
+    return data
 
 
 def convert(kind: Kind, data: Any) -> Any:

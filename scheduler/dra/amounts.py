@@ -1,0 +1,14 @@
+"""Quantities as exact integers of nano units: what counters and capacities are added up and compared in."""
+
+from __future__ import annotations
+
+from scheduler.api.quantity import Quantity
+
+NANO_POWER = 9
+# Nothing real is larger; it bounds the integers that a hostile exponent could ask for.
+_MAX_POWER = 1000
+
+
+def nano(quantity: Quantity) -> int:
+    """The amount in units of 10**-9, exact: parsing has already rounded what is finer."""
+    return quantity.mantissa * 10 ** min(quantity.power + NANO_POWER, _MAX_POWER) if quantity.mantissa else 0

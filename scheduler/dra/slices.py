@@ -1,0 +1,162 @@
+"""The inventory of slices, maintained event by event, and the node views built from it on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from scheduler.api.core import Node
+from scheduler.api.resource import DeviceTaintRule, ResourceSlice
+from scheduler.dra.devices import PoolKey, SliceInfo, rule_matches
+from scheduler.dra.features import Features
+from scheduler.dra.pools import NodeView, gather
+from scheduler.errors import InternalError
+
+
+class SliceStore:
+    """All ResourceSlices with taint rules laid over, indexed by node name and by pool.
+
+    ``view(node)`` is cached per node and dropped when something it depends on changed: a slice of that node, any slice
+    of a pool it sees, a slice without node name, its own labels or declared features. ``version`` grows with each
+    change; ``verify`` recomputes all cached views.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self.version = 0
+        self._infos: dict[str, SliceInfo] = {}
+        self._of_pool: dict[PoolKey, dict[str, SliceInfo]] = {}
+        self._of_node: dict[str, dict[str, SliceInfo]] = {}
+        self._global: dict[str, SliceInfo] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._views: dict[str, tuple[Node, NodeView]] = {}
+        self._seeing: dict[PoolKey, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._infos)
+
+    def get(self, name: str) -> SliceInfo | None:
+        """The slice with this name, None without one."""
+        return self._infos.get(name)
+
+    def pool(self, key: PoolKey) -> Iterable[SliceInfo]:
+        """Every slice of a pool, whatever its generation or node."""
+        return tuple(self._of_pool.get(key, {}).values())
+
+    def apply(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """Add (old None), replace or remove (new None) one slice. Cost: O(devices of the slice)."""
+        name = (new or old).name if (new or old) is not None else ""  # type: ignore[union-attr] # one of both is given
+        previous = self._infos.get(name)
+        if new is None:
+            if previous is not None:
+                self._forget(previous)
+                self._touch(previous)
+                self._infos.pop(name, None)
+                self.version += 1
+            return
+        info = SliceInfo(new, self._ordered_rules())
+        if previous is not None:
+            same_place = previous.key == info.key and _node_name(previous) == _node_name(info)
+            if not same_place:
+                self._forget(previous)
+            self._touch(previous)
+        self._infos[name] = info
+        self._remember(info)
+        self._touch(info)
+        self.version += 1
+
+    def apply_rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> tuple[str, ...]:
+        """Add, replace or remove one DeviceTaintRule. Returns the names of the slices whose taints really changed."""
+        for rule in (old, new):
+            if rule is not None:
+                self._rules.pop(rule.metadata.name, None)
+        if new is not None:
+            self._rules[new.metadata.name] = new
+        if not self.features.device_taint_rules:
+            return ()
+        changed = []
+        for name, info in list(self._infos.items()):
+            if not any(rule is not None and rule_matches(rule, info.key, None) for rule in (old, new)):
+                continue
+            fresh = SliceInfo(info.slice, self._ordered_rules())
+            if [device.taints for device in fresh.devices] != [device.taints for device in info.devices]:
+                self._infos[name] = fresh
+                self._remember(fresh)
+                self._touch(fresh)
+                changed.append(name)
+        if changed:
+            self.version += 1
+        return tuple(changed)
+
+    def view(self, node: Node) -> NodeView:
+        """What ``node`` sees. The view and everything in it is immutable but for its caches."""
+        cached = self._views.get(node.name)
+        if cached is not None and (cached[0] is node or _same_node(cached[0], node)):
+            return cached[1]
+        view = self._gather(node)
+        self._views[node.name] = (node, view)
+        for pool in view.pools:
+            self._seeing.setdefault(pool.key, set()).add(node.name)
+        for info in self._of_node.get(node.name, {}).values():
+            self._seeing.setdefault(info.key, set()).add(node.name)
+        return view
+
+    def forget_node(self, name: str) -> None:
+        """Drop what is cached for a node that is gone."""
+        self._views.pop(name, None)
+        for nodes in self._seeing.values():
+            nodes.discard(name)
+
+    def verify(self) -> None:
+        """Recompute every cached view and compare. Raises InternalError on a difference."""
+        for name, (node, view) in self._views.items():
+            fresh = self._gather(node)
+            if fresh.fingerprint() != view.fingerprint():
+                raise InternalError(
+                    f"the device view of node {name} is stale",
+                    (f"cached: {view.fingerprint()}", f"fresh: {fresh.fingerprint()}"),
+                )
+
+    def _gather(self, node: Node) -> NodeView:
+        own = self._of_node.get(node.name, {})
+        return gather(node, (*own.values(), *self._global.values()), self._of_pool, self.features)
+
+    def _ordered_rules(self) -> Sequence[DeviceTaintRule]:
+        return tuple(self._rules.values()) if self.features.device_taint_rules else ()
+
+    def _remember(self, info: SliceInfo) -> None:
+        self._of_pool.setdefault(info.key, {})[info.name] = info
+        node = _node_name(info)
+        (self._of_node.setdefault(node, {}) if node else self._global)[info.name] = info
+
+    def _forget(self, info: SliceInfo) -> None:
+        of_pool = self._of_pool[info.key]
+        of_pool.pop(info.name)
+        if not of_pool:
+            del self._of_pool[info.key]
+        node = _node_name(info)
+        if not node:
+            self._global.pop(info.name)
+            return
+        of_node = self._of_node[node]
+        of_node.pop(info.name)
+        if not of_node:
+            del self._of_node[node]
+
+    def _touch(self, info: SliceInfo) -> None:
+        """Drop the views that ``info`` may have a part in."""
+        node = _node_name(info)
+        if not node or any(not _node_name(other) for other in self._of_pool.get(info.key, {}).values()):
+            self._views.clear()
+            self._seeing.clear()
+            return
+        self._views.pop(node, None)
+        for name in self._seeing.pop(info.key, ()):
+            self._views.pop(name, None)
+
+
+def _node_name(info: SliceInfo) -> str:
+    return info.slice.spec.nodeName or ""
+
+
+def _same_node(old: Node, new: Node) -> bool:
+    return old.metadata.labels == new.metadata.labels and old.status.declaredFeatures == new.status.declaredFeatures
