@@ -1,1 +1,29 @@
-"""KubeSchedulerConfiguration v1, strict, and its defaults. Never here: reading files."""
+"""KubeSchedulerConfiguration v1: strict decoding, defaults, validation, profile merge. Never here: reading files.
+
+``load_config(text)`` is the way in; ``plugins.expand_profile`` turns a profile into plugin names per extension point.
+"""
+
+from __future__ import annotations
+
+from scheduler.config.load import load_config
+from scheduler.config.model import (
+    ClientConnection,
+    LeaderElection,
+    PluginRef,
+    PluginSet,
+    Profile,
+    SchedulerConfig,
+)
+from scheduler.config.plugins import ExpandedPlugins, expand_profile
+
+__all__ = [
+    "ClientConnection",
+    "ExpandedPlugins",
+    "LeaderElection",
+    "PluginRef",
+    "PluginSet",
+    "Profile",
+    "SchedulerConfig",
+    "expand_profile",
+    "load_config",
+]
