@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from scheduler.api.resource import RESERVED_FOR_MAX, AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.errors import ClusterError
 
@@ -79,9 +77,25 @@ class ClaimUnknownError(ClaimError):
 
 
 def same_allocation(left: AllocationResult | None, right: AllocationResult | None) -> bool:
-    """True when both give the same devices in the same way; timestamps are not compared."""
+    """True when both give the same devices to the same requests, shares included, in any order.
+
+    Nothing else is compared: the server adds defaults (a toleration's operator), spells quantities its own way, and
+    everything else follows from the devices.
+    """
     if left is None or right is None:
         return left is right
-    return msgspec.structs.replace(left, allocationTimestamp=None) == msgspec.structs.replace(
-        right, allocationTimestamp=None
+    return _given(left) == _given(right)
+
+
+def _given(allocation: AllocationResult) -> list[tuple[str, str, str, str, bool, str]]:
+    return sorted(
+        (
+            result.request,
+            result.driver,
+            result.pool,
+            result.device,
+            bool(result.adminAccess),
+            result.shareID or "",
+        )
+        for result in allocation.devices.results
     )
