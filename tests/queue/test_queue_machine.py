@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from queue_world import NODE_ADD, PROFILE, SLICE_ADD, by_priority, make_pod, registrations
 
 from scheduler.framework.events import Action, ClusterEvent, Registration, Resource
 from scheduler.framework.status import unschedulable
 from scheduler.queue.hooks import ProfileHooks
 from scheduler.queue.pod import Place
 from scheduler.queue.scheduling_queue import SchedulingQueue
+from tests.queue.queue_world import NODE_ADD, PROFILE, SLICE_ADD, by_priority, make_pod, registrations
 
 NAMES = st.sampled_from("abcdef")
 EVENTS = {

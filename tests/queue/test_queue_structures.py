@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from queue_world import make_pod
 
 from scheduler.errors import InternalError
 from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.queue.heap import PodHeap
 from scheduler.queue.inflight import InFlight
 from scheduler.queue.pod import QueuedPod
+from tests.queue.queue_world import make_pod
 
 
 def queued_pod(number):
@@ -101,7 +101,7 @@ def test_in_flight_events_are_dropped_with_the_oldest_pod():
 
 def test_check_reports_a_broken_structure():
     """The invariant checker does find a Pod that is in two places."""
-    from queue_world import make_queue
+    from tests.queue.queue_world import make_queue
 
     queue = make_queue()
     queue.add(make_pod("a"), 0)

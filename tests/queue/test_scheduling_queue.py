@@ -5,7 +5,13 @@ from __future__ import annotations
 import math
 
 import pytest
-from queue_world import (
+
+from scheduler.errors import InternalError
+from scheduler.framework.events import Action, ClusterEvent, Resource
+from scheduler.framework.status import unschedulable
+from scheduler.queue.hooks import ProfileHooks
+from scheduler.queue.pod import Place
+from tests.queue.queue_world import (
     NODE_ADD,
     NODE_LABEL,
     POD_GONE,
@@ -18,12 +24,6 @@ from queue_world import (
     registrations,
     reject,
 )
-
-from scheduler.errors import InternalError
-from scheduler.framework.events import Action, ClusterEvent, Resource
-from scheduler.framework.status import unschedulable
-from scheduler.queue.hooks import ProfileHooks
-from scheduler.queue.pod import Place
 
 T = 1000.25
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from queue_world import PROFILE, by_priority, make_pod, reject
 
 from scheduler.framework.events import Action, ClusterEvent, Registration, Resource
 from scheduler.queue.hooks import ProfileHooks
 from scheduler.queue.pod import Place
 from scheduler.queue.scheduling_queue import SchedulingQueue
+from tests.queue.queue_world import PROFILE, by_priority, make_pod, reject
 
 T = 500.0
 
