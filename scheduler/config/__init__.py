@@ -14,6 +14,7 @@ from scheduler.config.model import (
     Profile,
     SchedulerConfig,
 )
+from scheduler.config.options import RunOptions
 from scheduler.config.plugins import ExpandedPlugins, expand_profile
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "PluginRef",
     "PluginSet",
     "Profile",
+    "RunOptions",
     "SchedulerConfig",
     "expand_profile",
     "load_config",
