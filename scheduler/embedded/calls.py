@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 import yaml
 
+from scheduler.embedded import patch
 from scheduler.embedded.faults import Call
 from scheduler.embedded.paths import Target
 from scheduler.embedded.registry import DeleteOptions
-from scheduler.embedded.status import Json, bad_request, unsupported_media_type
+from scheduler.embedded.status import Json, bad_request, unsupported_media_type, unsupported_patch
 
 _WRITE_TYPES = ("application/json", "application/yaml")
+_JSON_TYPES = frozenset({"", "application/json", "application/octet-stream", patch.JSON, patch.MERGE, patch.STRATEGIC})
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -35,7 +37,7 @@ def truth(text: str | None) -> bool:
     return text is not None and text.lower() not in ("", "0", "false")
 
 
-def parse_body(raw: bytes, content_type: str) -> Any:
+def parse_body(raw: bytes, content_type: str, *, patching: bool) -> Any:
     """The decoded body; content types other than JSON and YAML are refused (415)."""
     kind = content_type.split(";")[0].strip()
     if kind in ("application/yaml", "application/apply-patch+yaml"):
@@ -43,12 +45,14 @@ def parse_body(raw: bytes, content_type: str) -> Any:
             return yaml.safe_load(raw)
         except yaml.YAMLError as error:
             raise bad_request(f"error decoding YAML: {error}") from error
-    if kind and not kind.endswith("json") and kind != "application/octet-stream":
-        raise unsupported_media_type(_WRITE_TYPES)
+    if kind not in _JSON_TYPES:
+        raise unsupported_patch() if patching else unsupported_media_type(_WRITE_TYPES)
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        if patching:
+            raise bad_request("invalid JSON patch") from error
+        raise bad_request(f"the object provided is unrecognized: json parse error: {error}") from error
 
 
 def delete_options(body: Any, query: Mapping[str, str]) -> DeleteOptions:

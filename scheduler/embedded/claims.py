@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from scheduler.embedded.names import is_label
+from scheduler.embedded.names import LABEL_TEXT, is_label
 from scheduler.embedded.status import (
     FieldError,
     Json,
@@ -28,9 +28,9 @@ MAX_REQUESTS = 32
 MAX_DEVICES = 128
 MAX_DEVICES_WITH_FEATURES = 64
 
-_REQUEST_TEXT = (
-    "must be the name of a request in the claim or the name of a request and a subrequest separated by a slash"
-)
+_REQUEST_TEXT = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+_ONE_OF_REQUEST = "exactly one of `exactly` or `firstAvailable` is required"
+_DEVICE_LABELS = ("Driver", "Pool", "Device", "ShareID")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
@@ -67,7 +67,7 @@ def validate_spec(spec: Json, path: str = "spec") -> list[FieldError]:
         at = f"{path}.devices.requests[{index}]"
         errors += _validate_name(request.get("name", ""), f"{at}.name")
         if request.get("name") in seen:
-            errors.append(field_duplicate(f"{at}.name", request["name"]))
+            errors.append(field_duplicate(at, request))
         seen.add(request.get("name", ""))
         errors += _validate_request(request, at)
     known = _request_names(requests)
@@ -84,23 +84,18 @@ def _validate_name(name: str, path: str) -> list[FieldError]:
     if not name:
         return [field_required(path)]
     if not is_label(name):
-        text = (
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
-            "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-        )
-        return [field_invalid(path, name, text)]
+        return [field_invalid(path, name, LABEL_TEXT)]
     return []
 
 
 def _validate_request(request: Json, path: str) -> list[FieldError]:
     exactly, alternatives = request.get("exactly"), request.get("firstAvailable")
     if exactly and alternatives:
-        return [field_invalid(path, None, "exactly one of `exactly` or `firstAvailable` is required")]
+        return [field_invalid(path, None, f"{_ONE_OF_REQUEST}, but multiple fields are set")]
     if exactly:
         return _validate_exactly(exactly, f"{path}.exactly")
     if not alternatives:
-        return [field_required(path, "exactly one of `exactly` or `firstAvailable` is required")]
+        return [field_required(path, _ONE_OF_REQUEST)]
     errors = []
     for index, alternative in enumerate(alternatives):
         at = f"{path}.firstAvailable[{index}]"
@@ -134,7 +129,7 @@ def _request_names(requests: list[Json]) -> set[str]:
 
 def validate_update(new: Json, old: Json) -> list[FieldError]:
     if new.get("spec") != old.get("spec"):
-        return [field_invalid("spec", new.get("spec"), "field is immutable")]
+        return [field_invalid("spec", None, "field is immutable")]
     return []
 
 
@@ -143,7 +138,7 @@ def validate_status_update(new: Json, old: Json) -> list[FieldError]:
     reserved = after.get("reservedFor") or []
     errors = _validate_reserved(reserved)
     if before.get("allocation") and after.get("allocation") and before["allocation"] != after["allocation"]:
-        errors.append(field_invalid("status.allocation", after["allocation"], "field is immutable"))
+        errors.append(field_invalid("status.allocation", None, "field cannot be modified once set"))
     if reserved and not after.get("allocation"):
         errors.append(field_forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
     if new["metadata"].get("deletionTimestamp"):
@@ -167,7 +162,7 @@ def _validate_reserved(reserved: list[Json]) -> list[FieldError]:
         errors += [field_required(f"{at}.{name}") for name in ("resource", "name", "uid") if not entry.get(name)]
         uid = str(entry.get("uid", ""))
         if uid and uid in seen:
-            errors.append(field_duplicate(at, uid))
+            errors.append(field_duplicate(at, entry))
         seen.add(uid)
     return errors
 
@@ -186,7 +181,9 @@ def _validate_allocation(allocation: Json, spec: Json) -> list[FieldError]:
         at = f"{path}.results[{index}]"
         if result.get("request") not in known:
             errors.append(field_invalid(f"{at}.request", result.get("request", ""), _REQUEST_TEXT))
-        errors += [field_required(f"{at}.{name}") for name in ("driver", "pool", "device") if not result.get(name)]
+        if not is_label(str(result.get("device", ""))):
+            errors.append(field_invalid(f"{at}.device", result.get("device", ""), LABEL_TEXT))
+        errors += [field_required(f"{at}.{name}") for name in ("driver", "pool") if not result.get(name)]
         share = result.get("shareID")
         if share is not None and not _UUID.fullmatch(share):
             text = "must be a lowercase UUID in 8-4-4-4-12 format"
@@ -200,7 +197,7 @@ def _validate_devices(status: Json) -> list[FieldError]:
     for index, device in enumerate(status.get("devices") or ()):
         if _device_key(device) not in allocated:
             at = f"status.devices[{index}]"
-            value = {name: device.get(name, "") for name in ("driver", "pool", "device")}
+            value = {label: device.get(label[0].lower() + label[1:]) or "" for label in _DEVICE_LABELS}
             errors.append(field_invalid(at, value, "must be an allocated device in the claim"))
     return errors
 
@@ -221,7 +218,8 @@ def validate_slice(obj: Json) -> list[FieldError]:
     if not places:
         errors.append(field_required("spec", choice))
     elif len(places) > 1:
-        errors.append(field_invalid("spec", "{" + ", ".join(f"`{name}`" for name in places) + "}", choice))
+        shown = "{" + ", ".join(f"`{name}`" for name in places) + "}"
+        errors.append(field_invalid("spec", shown, f"{choice}, but multiple fields are set"))
     devices = spec.get("devices") or []
     rich = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     limit = MAX_DEVICES_WITH_FEATURES if rich else MAX_DEVICES

@@ -19,7 +19,12 @@ def apply(plural: str, obj: Json, now: str) -> None:
 
 
 def _pod(obj: Json, _now: str) -> None:
-    pod_spec(obj.setdefault("spec", {}))
+    spec = obj.setdefault("spec", {})
+    pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
 
 
 def pod_spec(spec: Json) -> None:
@@ -29,13 +34,9 @@ def pod_spec(spec: Json) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
-    spec.setdefault("enableServiceLinks", True)
     host_network = spec.get("hostNetwork") is True
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         _container(container, host_network)
-    for constraint in spec.get("topologySpreadConstraints") or ():
-        constraint.setdefault("nodeAffinityPolicy", "Honor")
-        constraint.setdefault("nodeTaintsPolicy", "Ignore")
 
 
 def _container(container: Json, host_network: bool) -> None:
@@ -82,13 +83,16 @@ def _job(obj: Json, _now: str) -> None:
 
 def _claim(obj: Json, _now: str) -> None:
     claim_spec(obj.setdefault("spec", {}))
-    allocation = (obj.get("status") or {}).get("allocation") or {}
+    status = obj.setdefault("status", {})
+    allocation = status.get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         _tolerations(result)
 
 
 def _claim_template(obj: Json, _now: str) -> None:
-    claim_spec(obj.setdefault("spec", {}).setdefault("spec", {}))
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("metadata", {})
+    claim_spec(spec.setdefault("spec", {}))
 
 
 def claim_spec(spec: Json) -> None:
@@ -120,6 +124,7 @@ def _slice(obj: Json, now: str) -> None:
 
 
 def _taint_rule(obj: Json, now: str) -> None:
+    obj.setdefault("status", {})
     taint = (obj.get("spec") or {}).get("taint")
     if isinstance(taint, dict):
         taint["timeAdded"] = taint.get("timeAdded") or now
@@ -132,9 +137,28 @@ def _namespace(obj: Json, _now: str) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
 
+_NODE_INFO = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
+
+
 def _node(obj: Json, _now: str) -> None:
     obj.setdefault("spec", {})
     status = obj.setdefault("status", {})
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+    status.setdefault("nodeInfo", dict.fromkeys(_NODE_INFO, ""))
+    for condition in status.get("conditions") or ():
+        condition.setdefault("lastHeartbeatTime", None)
+        condition.setdefault("lastTransitionTime", None)
     if "allocatable" not in status and status.get("capacity"):
         status["allocatable"] = dict(status["capacity"])
 
@@ -170,6 +194,21 @@ def _priority_class(obj: Json, _now: str) -> None:
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
+def _budget(obj: Json, _now: str) -> None:
+    status = obj.setdefault("status", {})
+    for name in ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"):
+        status.setdefault(name, 0)
+
+
+def _event(obj: Json, _now: str) -> None:
+    obj.setdefault("eventTime", None)
+    obj.setdefault("firstTimestamp", None)
+    obj.setdefault("lastTimestamp", None)
+    obj.setdefault("source", {})
+    obj.setdefault("reportingComponent", "")
+    obj.setdefault("reportingInstance", "")
+
+
 def _secret(obj: Json, _now: str) -> None:
     obj.setdefault("type", "Opaque")
 
@@ -193,4 +232,6 @@ _DEFAULTS: dict[str, Callable[[Json, str], None]] = {
     "services": _service,
     "priorityclasses": _priority_class,
     "secrets": _secret,
+    "events": _event,
+    "poddisruptionbudgets": _budget,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from enum import Enum
 
 import msgspec
 
@@ -22,15 +23,30 @@ def complete(metadata: Json) -> bool:
     )
 
 
-def marked(kind: Kind, obj: Json, grace_period_s: int | None, now: datetime) -> Json | None:
-    """The object as it waits for its end, or None when nothing holds it. `obj` is taken over."""
+class Fate(Enum):
+    GOES = "goes"
+    WAITS = "waits"
+
+
+def decide(kind: Kind, obj: Json, grace_period_s: int | None, now: datetime) -> tuple[Fate, Json]:
+    """Whether a deleted object goes at once, and how it looks then: marked, or as it was last. `obj` is taken over."""
     metadata = obj["metadata"]
-    grace_s = _grace_s(obj, grace_period_s) if kind.plural == "pods" else 0
+    graceful = kind.plural == "pods"
+    grace_s = _grace_s(obj, grace_period_s) if graceful else 0
     held = bool(metadata.get("finalizers")) or kind.plural == "namespaces"
+    if grace_s == 0 and not held and not graceful:
+        return Fate.GOES, obj
+    _mark(kind, obj, metadata, grace_s, now)
+    return (Fate.WAITS if grace_s or held else Fate.GOES), obj
+
+
+def _mark(kind: Kind, obj: Json, metadata: Json, grace_s: int, now: datetime) -> None:
+    """Sets deletionTimestamp and grace; a later deletion can only shorten the grace."""
     if metadata.get("deletionTimestamp"):
-        return _shortened(metadata, obj, grace_s, held, now)
-    if grace_s == 0 and not held:
-        return None
+        if grace_s < (metadata.get("deletionGracePeriodSeconds") or 0):
+            metadata["deletionGracePeriodSeconds"] = grace_s
+            metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
+        return
     metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
     metadata["deletionGracePeriodSeconds"] = grace_s
     if metadata.get("generation"):
@@ -38,17 +54,6 @@ def marked(kind: Kind, obj: Json, grace_period_s: int | None, now: datetime) -> 
     if kind.plural == "namespaces":
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
         del metadata["deletionGracePeriodSeconds"]
-    return obj
-
-
-def _shortened(metadata: Json, obj: Json, grace_s: int, held: bool, now: datetime) -> Json | None:
-    left_s = metadata.get("deletionGracePeriodSeconds") or 0
-    if grace_s == 0 and not held:
-        return None
-    if grace_s < left_s:
-        metadata["deletionGracePeriodSeconds"] = grace_s
-        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace_s))
-    return obj
 
 
 def _grace_s(pod: Json, wanted_s: int | None) -> int:

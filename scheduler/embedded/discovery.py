@@ -44,6 +44,10 @@ def _version() -> Json:
         "buildDate": "1970-01-01T00:00:00Z",
         "goVersion": "",
         "compiler": "",
+        "emulationMajor": "1",
+        "emulationMinor": "37",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "36",
         "platform": "linux/amd64",
     }
 

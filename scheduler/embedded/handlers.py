@@ -30,7 +30,6 @@ from scheduler.embedded.status import (
     bad_request,
     internal,
     method_not_allowed,
-    too_large_revision,
 )
 from scheduler.embedded.store import Record
 from scheduler.embedded.watch import CutStream, OpenWatch, WatchRequest, lines
@@ -98,7 +97,7 @@ class Handlers:
         if len(raw) > _MAX_BODY_BYTES:
             raise ApiError(413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728")
         content_type = request.headers.get("Content-Type", "application/json")
-        body = parse_body(raw, content_type) if raw else None
+        body = parse_body(raw, content_type, patching=call.verb == "patch") if raw else None
         if target.kind is None:
             return self._kindless(target, call.verb, body)
         render = Renderer(target.kind, form(request.headers.get("Accept", "")), self.registry.now())
@@ -123,16 +122,14 @@ class Handlers:
                 return Reply(200, render.one(registry.get(kind, namespace, name)))
             case "list":
                 return Reply(200, render.page(page(registry.store, kind, namespace, query)))
-            case "create":
-                if kind.namespaced and not namespace:
-                    raise method_not_allowed()
+            case "create" if not name and (namespace or not kind.namespaced):
                 return Reply(201, render.one(registry.create(kind, namespace, body, dry_run=dry_run)))
-            case "update":
+            case "update" if name:
                 record, created = registry.update(
                     kind, namespace, name, body, subresource=target.subresource, dry_run=dry_run
                 )
                 return Reply(201 if created else 200, render.one(record))
-            case "patch":
+            case "patch" if name:
                 media = content_type.split(";")[0].strip()
                 record = registry.patch(
                     kind, namespace, name, media, body, subresource=target.subresource, dry_run=dry_run
@@ -205,8 +202,6 @@ class Handlers:
     def _watch_request(self, kind: Kind, namespace: str, query: Mapping[str, str]) -> WatchRequest:
         store = self.registry.store
         revision = parse_revision(query.get("resourceVersion", ""))
-        if revision > store.revision:
-            raise too_large_revision(revision, store.revision)
         initial = truth(query.get("sendInitialEvents"))
         timeout = query.get("timeoutSeconds", "")
         if timeout and not timeout.isdigit():

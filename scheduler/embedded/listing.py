@@ -14,8 +14,11 @@ from scheduler.embedded.kinds import Kind
 from scheduler.embedded.selectors import matcher
 from scheduler.embedded.status import (
     EXPIRED_LIST_TEXT,
+    ApiError,
     bad_request,
     expired,
+    field_forbidden,
+    invalid,
     too_large_revision,
 )
 from scheduler.embedded.store import Key, Record, Store
@@ -40,7 +43,8 @@ def parse_revision(text: str) -> int:
     if not text:
         return 0
     if not text.isdigit():
-        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+        problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": {problem}')
     return int(text)
 
 
@@ -81,12 +85,16 @@ def _start(store: Store, kind: Kind, query: Mapping[str, str]) -> tuple[int, Key
         return _parse_token(token)
     wanted = parse_revision(wanted_text)
     if rule and not wanted_text:
-        raise bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise _bad_match("resourceVersionMatch is forbidden unless resourceVersion is provided")
     if rule == "Exact" and wanted == 0:
-        raise bad_request('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        raise _bad_match('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     if wanted > store.revision:
         raise too_large_revision(wanted, store.revision)
     return (wanted if rule == "Exact" else store.revision), None
+
+
+def _bad_match(text: str) -> ApiError:
+    return invalid("ListOptions", "meta.k8s.io", "", [field_forbidden("resourceVersionMatch", text)])
 
 
 def _parse_token(token: str) -> tuple[int, Key]:
@@ -94,5 +102,5 @@ def _parse_token(token: str) -> tuple[int, Key]:
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         found = msgspec.json.decode(raw, type=_Token)
     except (binascii.Error, msgspec.DecodeError, ValueError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
     return found.rv, found.after

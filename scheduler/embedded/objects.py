@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 
 from scheduler.embedded import events
-from scheduler.embedded.kinds import Kind
+from scheduler.embedded.kinds import Kind, by_api_kind
 from scheduler.embedded.status import Json, bad_request
 from scheduler.embedded.store import Record, Translate
 
-_NULL_IS_KEPT = frozenset({"lastProbeTime", "lastTransitionTime", "eventTime", "creationTimestamp"})
+_NULL_IS_KEPT = frozenset(
+    {"lastProbeTime", "lastTransitionTime", "lastHeartbeatTime", "eventTime", "firstTimestamp", "lastTimestamp"}
+)
 
 
 def thaw(record: Record) -> Json:
@@ -35,12 +37,13 @@ def strip_type(kind: Kind, obj: Any) -> Json:
     """Takes kind and apiVersion off a body, after checking that they name the resource of the URL."""
     if not isinstance(obj, dict):
         raise bad_request("the object provided is unrecognized (must be of type " + kind.kind + ")")
-    version, name = obj.pop("apiVersion", "") or kind.api_version, obj.pop("kind", "") or kind.kind
-    if version != kind.api_version:
-        text = f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
-        raise bad_request(text)
-    if name != kind.kind:
-        raise bad_request(f'no kind "{name}" is registered for this resource, expected "{kind.kind}"')
+    api_version, name = obj.pop("apiVersion", "") or kind.api_version, obj.pop("kind", "") or kind.kind
+    if (api_version, name) != (kind.api_version, kind.kind):
+        version = api_version.rsplit("/", 1)[-1]
+        head = f'{name} in version "{version}" cannot be handled as a {kind.kind}: '
+        if by_api_kind(api_version, name) is None:
+            raise bad_request(head + f'no kind "{name}" is registered for version "{api_version}"')
+        raise bad_request(head + "unknown conversion")
     return events.to_core(obj) if kind.group == "events.k8s.io" else obj
 
 
@@ -66,6 +69,12 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
+_KEPT_POD_STATUS = (
+    "qosClass",
+    "resourceClaimStatuses",
+    "extendedResourceClaimStatus",
+    "nodeAllocatableResourceClaimStatuses",
+)
 _SYSTEM_FIELDS = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName")
 
 
@@ -78,20 +87,28 @@ def carry_over(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
             metadata["uid"] = new["metadata"].get("uid") or before["uid"]
         elif kind.plural == "pods":
             _set_or_drop(metadata, "ownerReferences", before.get("ownerReferences"))
+            for name in _KEPT_POD_STATUS:
+                _keep(new, old, name)
         new = {**old, "metadata": metadata, "status": new.get("status") or {}}
-        if not new["status"]:
-            del new["status"]
     elif kind.has_status:
         _set_or_drop(new, "status", old.get("status"))
     for name in _SYSTEM_FIELDS:
         if not metadata.get(name) and before.get(name) is not None:
             metadata[name] = before[name]
+    _set_or_drop(metadata, "creationTimestamp", before.get("creationTimestamp"))
     _set_or_drop(metadata, "generation", before.get("generation"))
     if kind.counts_generation and new.get("spec") != old.get("spec"):
         metadata["generation"] = int(before.get("generation") or 0) + 1
     metadata["name"] = before["name"]
     _set_or_drop(metadata, "namespace", before.get("namespace"))
     return new
+
+
+def _keep(new: Json, old: Json, name: str) -> None:
+    """A status that leaves this field out keeps the stored value."""
+    value = (old.get("status") or {}).get(name)
+    if value is not None:
+        new.setdefault("status", {}).setdefault(name, value)
 
 
 def _set_or_drop(target: Json, name: str, value: Any) -> None:

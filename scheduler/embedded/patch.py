@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from scheduler.embedded.merge_keys import merge_key
+from scheduler.embedded.merge_keys import SET, merge_key
 from scheduler.embedded.status import ApiError, Json, bad_request
 
 MERGE = "application/merge-patch+json"
@@ -55,29 +55,28 @@ def _merge_object(kind: str, path: tuple[str, ...], current: Any, patch: Json) -
             field = name.removeprefix(_DELETE_FROM)
             out[field] = [item for item in out.get(field) or [] if item not in value]
         elif not name.startswith("$"):
-            _merge_field(kind, (*path, name), out, name, value)
-    for name, order in patch.items():
-        if name.startswith(_ORDER):
-            field = name.removeprefix(_ORDER)
-            if isinstance(out.get(field), list):
-                out[field] = _reorder(out[field], order, merge_key(kind, (*path, field)))
+            _merge_field(kind, (*path, name), out, patch, name)
     return out
 
 
-def _merge_field(kind: str, path: tuple[str, ...], out: Json, name: str, value: Any) -> None:
+def _merge_field(kind: str, path: tuple[str, ...], out: Json, patch: Json, name: str) -> None:
+    value = patch[name]
     if value is None:
         out.pop(name, None)
     elif isinstance(value, dict):
         out[name] = _merge_object(kind, path, out.get(name), value)
     elif isinstance(value, list):
         key = merge_key(kind, path)
+        current = list(out.get(name) or [])
         if key is None:
             out[name] = _without_directives(value)
-        elif key == "":
-            present = list(out.get(name) or [])
-            out[name] = present + [item for item in value if item not in present]
+        elif key == SET:
+            merged = current + [item for item in value if item not in current]
+            out[name] = _in_order(merged, current, patch.get(_ORDER + name) or value, SET)
         else:
-            out[name] = _merge_list(kind, path, key, list(out.get(name) or []), value)
+            merged = _merge_list(kind, path, key, current, value)
+            order = patch.get(_ORDER + name) or [item for item in value if "$patch" not in item]
+            out[name] = _in_order(merged, current, order, key)
     else:
         out[name] = value
 
@@ -103,22 +102,33 @@ def _merge_list(kind: str, path: tuple[str, ...], key: str, current: list[Any], 
     return out
 
 
-def _reorder(items: list[Any], order: list[Any], key: str | None) -> list[Any]:
-    """Items named by the order come in that order; the others keep their place behind what stood before them."""
+def _in_order(items: list[Any], current: list[Any], order: list[Any], key: str) -> list[Any]:
+    """Items of the patch in the patch's order, others in theirs; where the two meet, a new item comes first.
+
+    Observed on kube-apiserver 1.37: a patch that adds to a list puts the new items in front.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item
 
+    before = [identity(item) for item in current]
     wanted = [identity(item) for item in order]
-    named = sorted((item for item in items if identity(item) in wanted), key=lambda i: wanted.index(identity(i)))
-    queue = iter(named)
-    return [next(queue) if identity(item) in wanted else item for item in items]
+    ours = sorted((i for i in items if identity(i) in wanted), key=lambda item: wanted.index(identity(item)))
+    others = [item for item in items if identity(item) not in wanted]
+    out: list[Any] = []
+    while ours and others:
+        left, right = identity(others[0]), identity(ours[0])
+        known = left in before and right in before
+        out.append((others if known and before.index(left) < before.index(right) else ours).pop(0))
+    return out + ours + others
 
 
 def json_patch(current: Json, operations: Any) -> Json:
     """RFC 6902. A failing test or a missing path is 422, a malformed operation 400."""
     if not isinstance(operations, list):
-        raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        )
     document: Any = copy.deepcopy(current)
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
@@ -134,7 +144,7 @@ def _apply_operation(document: Any, operation: Json) -> Any:
     match op:
         case "test":
             if _look_up(document, path) != operation.get("value"):
-                raise _unprocessable(f"testing value {operation['path']} failed")
+                raise _unprocessable()
             return document
         case "remove":
             return _remove(document, path)
@@ -151,9 +161,9 @@ def _apply_operation(document: Any, operation: Json) -> Any:
             raise bad_request(f"Unexpected kind: {op}")
 
 
-def _unprocessable(text: str) -> ApiError:
-    message = "the server rejected our request due to an error in our request"
-    return ApiError(422, "Invalid", message, details={"causes": [{"message": text}]})
+def _unprocessable() -> ApiError:
+    """What the real server answers whatever is wrong with an operation: it names neither operation nor path."""
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 def _pointer(path: str) -> list[str]:
@@ -166,7 +176,7 @@ def _index(items: list[Any], part: str, *, end: bool = False) -> int:
     if end and part == "-":
         return len(items)
     if not part.isdigit() or int(part) > len(items) - (0 if end else 1):
-        raise _unprocessable(f"index {part} is out of range")
+        raise _unprocessable()
     return int(part)
 
 
@@ -177,7 +187,7 @@ def _look_up(document: Any, path: list[str]) -> Any:
         elif isinstance(document, dict) and part in document:
             document = document[part]
         else:
-            raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+            raise _unprocessable()
     return document
 
 
@@ -202,5 +212,5 @@ def _insert(document: Any, path: list[str], value: Any) -> Any:
     elif isinstance(parent, dict):
         parent[path[-1]] = value
     else:
-        raise _unprocessable(f"path /{'/'.join(path)} does not exist")
+        raise _unprocessable()
     return document

@@ -31,7 +31,7 @@ def prepare_create(pod: Json, priority_classes: Mapping[str, Json]) -> None:
     """Admission and creation: priority, default tolerations, a fresh status (phase, QoS class, gate condition)."""
     spec = pod["spec"]
     _admit_priority(pod, spec, priority_classes)
-    _add_default_tolerations(spec)
+    add_default_tolerations(spec)
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [
@@ -41,8 +41,7 @@ def prepare_create(pod: Json, priority_classes: Mapping[str, Json]) -> None:
                 "reason": "SchedulingGated",
                 "message": GATES_MESSAGE,
                 "lastProbeTime": None,
-                "lastTransitionTime": None,
-                "observedGeneration": 1,
+                "lastTransitionTime": pod["metadata"]["creationTimestamp"],
             }
         ]
 
@@ -71,7 +70,7 @@ def _admit_priority(pod: Json, spec: Json, classes: Mapping[str, Json]) -> None:
     spec.setdefault("preemptionPolicy", (chosen or {}).get("preemptionPolicy") or "PreemptLowerPriority")
 
 
-def _add_default_tolerations(spec: Json) -> None:
+def add_default_tolerations(spec: Json) -> None:
     tolerations = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_covers(toleration, key) for toleration in tolerations):
@@ -119,12 +118,16 @@ def validate_create(pod: Json) -> list[FieldError]:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             if sources:
                 text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            errors.append(field_invalid(path, claim, text))
+            shown = {"Name": claim.get("name", "")}
+            for name in ("resourceClaimName", "resourceClaimTemplateName"):
+                shown[name[0].upper() + name[1:]] = claim.get(name)
+            errors.append(field_invalid(path, shown, text))
     for index, container in enumerate(spec.get("containers") or ()):
         for at, used in enumerate((container.get("resources") or {}).get("claims") or ()):
             if used.get("name") not in claims:
                 path = f"spec.containers[{index}].resources.claims[{at}]"
-                errors.append(FieldError(path, "FieldValueNotFound", f'Not found: "{used.get("name")}"'))
+                text = "must be one of the names in pod.spec.resourceClaims" + ("" if claims else " which is empty")
+                errors.append(FieldError(path, "FieldValueNotFound", f'Not found: "{used.get("name")}": {text}'))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         errors.append(field_forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return errors
@@ -145,16 +148,30 @@ def validate_update(new: Json, old: Json) -> list[FieldError]:
     if before == after:
         return errors
     old_gates = [gate.get("name") for gate in before.get("schedulingGates") or ()]
-    for gate in after.get("schedulingGates") or ():
+    for index, gate in enumerate(after.get("schedulingGates") or ()):
         if gate.get("name") not in old_gates:
             text = "only deletion is allowed, but found new scheduling gate '" + str(gate.get("name")) + "'"
-            errors.append(field_forbidden("spec.schedulingGates", text))
+            errors.append(field_forbidden(f"spec.schedulingGates[{index}].name", text))
     if any(toleration not in (after.get("tolerations") or ()) for toleration in before.get("tolerations") or ()):
         text = "existing toleration can not be modified except its tolerationSeconds"
         errors.append(field_forbidden("spec.tolerations", text))
     mutable = _MUTABLE_SPEC | ({"nodeSelector", "affinity"} if old_gates else frozenset())
     if _fixed(before, mutable) != _fixed(after, mutable):
         errors.append(field_forbidden("spec", _UPDATE_TEXT))
+    return errors
+
+
+def validate_status_update(new: Json) -> list[FieldError]:
+    entries = {claim.get("name") for claim in new["spec"].get("resourceClaims") or ()}
+    errors = []
+    for index, status in enumerate((new.get("status") or {}).get("resourceClaimStatuses") or ()):
+        if status.get("name") not in entries:
+            path = f"status.resourceClaimStatuses[{index}].name"
+            text = "must match the name of an entry in `spec.resourceClaims`"
+            errors.append(field_invalid(path, status.get("name", ""), text))
+    if new["spec"].get("nodeName") and (new.get("status") or {}).get("nominatedNodeName"):
+        text = "may not be set on pods that are already bound to a node"
+        errors.append(field_forbidden("status.nominatedNodeName", text))
     return errors
 
 
@@ -188,11 +205,6 @@ def bound(pod: Json, binding: Json, node_labels: Mapping[str, str], now: str) ->
     meta, spec = pod["metadata"], pod["spec"]
     name = meta["name"]
     wanted = binding["metadata"]
-    for field, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        given = wanted.get(field)
-        if given and given != meta[field]:
-            text = f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {meta[field]}"
-            raise conflict("pods/binding", "", name, text)
     if meta.get("deletionTimestamp"):
         raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):

@@ -12,27 +12,32 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from scheduler.embedded import claims, defaults, deletion, patch, pods, validation
 from scheduler.embedded.kinds import Kind, by_path
 from scheduler.embedded.names import generated
 from scheduler.embedded.objects import carry_over, normalise, strip_type, thaw, timestamp, translation
 from scheduler.embedded.status import (
+    ApiError,
+    FieldError,
     Json,
     already_exists,
     bad_request,
     conflict,
     field_invalid,
     forbidden,
-    internal,
     invalid,
     not_found,
+    plain_internal,
     too_many_requests,
-    unsupported_media_type,
+    unsupported_patch,
 )
-from scheduler.embedded.store import Key, Record, Store
+from scheduler.embedded.store import Record, Store
 
 _PATCH_TYPES = (patch.JSON, patch.MERGE, patch.STRATEGIC)
 _NAME_TRIES = 8
+_NOT_A_MAP = "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +73,24 @@ class Registry:
 
     def create(self, kind: Kind, namespace: str, body: Any, *, dry_run: bool = False) -> Record:
         """Takes the body over. 409 when the name is taken, 404 or 403 for the namespace, 422 for its content."""
-        validation.check_shape(kind, body)
         obj = strip_type(kind, body)
+        validation.check_shape(kind, obj)
         obj["metadata"] = metadata = dict(obj.get("metadata") or {})
         if metadata.get("resourceVersion"):
-            raise internal("resourceVersion should not be set on objects to be created")
+            raise plain_internal("resourceVersion should not be set on objects to be created")
         self._place(kind, namespace, metadata)
         self._prepare_create(kind, obj, metadata)
         self._check_namespace(kind, namespace, metadata.get("name", ""))
         errors = validation.validate_create(kind, obj)
         if errors:
-            raise invalid(kind.kind, kind.group, metadata.get("name", ""), errors)
+            raise _invalid(kind, metadata.get("name", ""), errors)
         key = (namespace, metadata["name"])
-        if self.store.get(kind.table, key) is not None:
-            raise already_exists(kind.plural, kind.group, metadata["name"])
+        present = self.store.get(kind.table, key)
+        if present is not None:
+            error = already_exists(kind.plural, kind.group, metadata["name"])
+            if present.obj["metadata"].get("deletionTimestamp"):
+                error.message = f"object is being deleted: {error.message}"
+            raise error
         obj = normalise(obj)
         if dry_run:
             return Record(key, obj, 0)
@@ -141,8 +150,8 @@ class Registry:
         self, kind: Kind, namespace: str, name: str, body: Any, *, subresource: str = "", dry_run: bool = False
     ) -> tuple[Record, bool]:
         """PUT. Returns the record and whether it was created (only kinds that allow that)."""
-        validation.check_shape(kind, body)
         obj = strip_type(kind, body)
+        validation.check_shape(kind, obj)
         obj["metadata"] = metadata = dict(obj.get("metadata") or {})
         given = metadata.get("name") or ""
         if given != name:
@@ -159,9 +168,7 @@ class Registry:
             if metadata.get("resourceVersion") or metadata.get("uid"):
                 raise conflict(kind.plural, kind.group, name)
             return self.create(kind, namespace, obj, dry_run=dry_run), True
-        uid = metadata.get("uid")
-        if uid and uid != old.uid:
-            raise conflict(kind.plural, kind.group, name, _storage_precondition(kind, old, uid))
+        _check_uid(kind, old, metadata.get("uid") or "")
         return self._replace(kind, old, obj, subresource, dry_run), False
 
     def patch(
@@ -177,7 +184,7 @@ class Registry:
     ) -> Record:
         """PATCH in one of the three formats. A patch that changes nothing makes no revision and no event."""
         if content_type not in _PATCH_TYPES:
-            raise unsupported_media_type(_PATCH_TYPES)
+            raise unsupported_patch()
         old = self.get(kind, namespace, name)
         shown = thaw(old)
         show = translation(kind)
@@ -186,16 +193,22 @@ class Registry:
         if content_type == patch.JSON:
             new = patch.json_patch(shown, body)
         elif not isinstance(body, dict):
-            raise bad_request("error decoding patch: json: cannot unmarshal into Go value of type map[string]any")
+            raise bad_request(_NOT_A_MAP)
         elif content_type == patch.MERGE:
             new = patch.merge_patch(shown, body)
         else:
             new = patch.strategic_merge_patch(kind.kind, shown, body)
-        validation.check_shape(kind, new)
         obj = strip_type(kind, new)
+        try:
+            validation.check_shape(kind, obj)
+        except ApiError as error:
+            text = msgspec.json.encode(new).decode()
+            raise invalid("", "", "", [field_invalid("patch", text, error.message.split(": ", 1)[-1])]) from error
         metadata = obj.get("metadata") or {}
         obj["metadata"] = dict(metadata)
-        if metadata.get("name") != name or (kind.namespaced and metadata.get("namespace") != namespace):
+        if kind.namespaced and metadata.get("namespace") != namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        if metadata.get("name") != name:
             raise bad_request(
                 f"the name of the object ({metadata.get('name', '')}) does not match the name on the URL ({name})"
             )
@@ -208,16 +221,18 @@ class Registry:
             raise conflict(kind.plural, kind.group, name)
         if not version and not kind.unconditional_update:
             text = "must be specified for an update"
-            raise invalid(kind.kind, kind.group, name, [field_invalid("metadata.resourceVersion", 0, text)])
+            raise invalid(kind.plural, kind.group, name, [field_invalid("metadata.resourceVersion", 0, text)])
         before = thaw(old)
         defaults.apply(kind.plural, new, self.stamp())
+        if kind.plural == "pods" and not subresource:
+            pods.add_default_tolerations(new["spec"])
         new = carry_over(kind, new, before, subresource)
         if kind.plural == "resourceclaims" and subresource == "status":
             claims.prepare_status_update(new, before)
         new = normalise(new)
         errors = validation.validate_update(kind, new, old.obj, subresource)
         if errors:
-            raise invalid(kind.kind, kind.group, name, errors)
+            raise _invalid(kind, name, errors)
         new["metadata"]["resourceVersion"] = str(old.revision)
         if new == old.obj:
             return old
@@ -234,24 +249,28 @@ class Registry:
         old = self.get(kind, namespace, name)
         metadata = old.obj["metadata"]
         if options.uid and options.uid != old.uid:
-            text = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {old.uid}"
-            raise conflict(kind.plural, kind.group, name, text)
+            text = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({old.uid}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(kind.kind, kind.group, name, text)
         if options.resource_version and options.resource_version != metadata["resourceVersion"]:
             text = (
-                f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-                f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+                f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "
+                f"ResourceVersion in record ({metadata['resourceVersion']}). The object might have been modified"
             )
-            raise conflict(kind.plural, kind.group, name, text)
-        if options.dry_run:
-            return old, True
-        if options.propagation == "Orphan":
+            raise conflict(kind.kind, kind.group, name, text)
+        if options.propagation == "Orphan" and not options.dry_run:
             self._orphan(old.uid)
-        marked = deletion.marked(kind, thaw(old), options.grace_period_s, self.now())
-        if marked is None:
-            return self.store.remove(kind.table, old.key), True
-        if marked == old.obj:
+        fate, last = deletion.decide(kind, thaw(old), options.grace_period_s, self.now())
+        gone = fate is deletion.Fate.GOES
+        if options.dry_run:
+            return Record(old.key, last, old.revision), gone
+        if gone:
+            return self.store.remove(kind.table, old.key, last), True
+        if last == old.obj:
             return old, False
-        return self.store.put(kind.table, old.key, marked), False
+        return self.store.put(kind.table, old.key, last), False
 
     def _orphan(self, owner_uid: str) -> None:
         for table in self.store.tables():
@@ -274,6 +293,10 @@ class Registry:
         old = self.get(pod_kind, namespace, name)
         node = self.store.get("nodes", ("", binding["target"]["name"]))
         labels = (node.obj["metadata"].get("labels") or {}) if node and binding["target"].get("kind") == "Node" else {}
+        _check_uid(pod_kind, old, binding["metadata"].get("uid") or "")
+        version = binding["metadata"].get("resourceVersion")
+        if version and version != str(old.revision):
+            raise _precondition_failed(pod_kind, old, "ResourceVersion", version, str(old.revision))
         new = pods.bound(thaw(old), binding, labels, self.stamp())
         if not dry_run:
             self.store.put("pods", old.key, new)
@@ -291,11 +314,21 @@ class Registry:
         self.delete(pod_kind, namespace, name, options)
 
 
-def _storage_precondition(kind: Kind, old: Record, uid: str) -> str:
-    key: Key = old.key
+def _invalid(kind: Kind, name: str, errors: list[FieldError]) -> ApiError:
+    group = "" if kind.plural == "events" else kind.group
+    return invalid(kind.kind, group, name, errors)
+
+
+def _check_uid(kind: Kind, old: Record, uid: str) -> None:
+    if uid and uid != old.uid:
+        raise _precondition_failed(kind, old, "UID", uid, old.uid)
+
+
+def _precondition_failed(kind: Kind, old: Record, label: str, given: str, actual: str) -> ApiError:
     group = f"/{kind.group}" if kind.group else ""
-    path = "/registry" + group + f"/{kind.plural}/" + "/".join(part for part in key if part)
-    return (
+    path = f"/registry{group}/{kind.plural}/" + "/".join(part for part in old.key if part)
+    text = (
         f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+        f"Precondition failed: {label} in precondition: {given}, {label} in object meta: {actual}"
     )
+    return conflict(kind.plural, kind.group, old.key[1], text)

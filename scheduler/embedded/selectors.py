@@ -142,7 +142,10 @@ def parse_fields(text: str, kind: Kind) -> tuple[FieldRequirement, ...]:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         name, sign, value = found.groups()
         if name not in known:
-            raise bad_request(f"field label not supported: {name}")
+            if (kind.group, kind.plural) in _FIELDS:
+                raise bad_request(f"field label not supported: {name}")
+            only = '"metadata.name", "metadata.namespace"' if kind.namespaced else '"metadata.name"'
+            raise bad_request(f'"{name}" is not a known field selector: only {only}')
         out.append(FieldRequirement(known[name], re.sub(r"\\([,=\\])", r"\1", value), sign != "!="))
     return tuple(out)
 

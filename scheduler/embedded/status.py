@@ -107,7 +107,7 @@ class ApiError(Exception):
         details = dict(self.details or {})
         if self.retry_after_s is not None:
             details["retryAfterSeconds"] = self.retry_after_s
-        if details:
+        if details or self.details is not None:
             out["details"] = details
         out["code"] = self.code
         return out
@@ -115,10 +115,7 @@ class ApiError(Exception):
 
 def _resource_details(name: str, group: str, kind: str) -> Json:
     details: Json = {"name": name} if name else {}
-    if group:
-        details["group"] = group
-    details["kind"] = kind
-    return details
+    return details | ({"group": group} if group else {}) | ({"kind": kind} if kind else {})
 
 
 def qualified(resource: str, group: str) -> str:
@@ -199,6 +196,10 @@ def too_many_requests(message: str, retry_after_s: int | None = None) -> ApiErro
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     return ApiError(415, "UnsupportedMediaType", message)
+
+
+def unsupported_patch() -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
 def method_not_allowed() -> ApiError:

@@ -10,18 +10,22 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scheduler.api.quantity import QuantityError, parse_quantity
-from scheduler.embedded import claims, pods
+from scheduler.embedded import claims, events, pods
 from scheduler.embedded.kinds import Kind
-from scheduler.embedded.names import SUBDOMAIN_TEXT, is_subdomain
+from scheduler.embedded.names import (
+    LABEL_VALUE_TEXT,
+    SUBDOMAIN_TEXT,
+    is_label_value,
+    is_subdomain,
+    qualified_name_problem,
+)
 from scheduler.embedded.status import (
     FieldError,
     Json,
     bad_request,
     field_forbidden,
     field_invalid,
-    field_not_supported,
     field_required,
-    field_too_long,
 )
 
 
@@ -123,6 +127,7 @@ def validate_create(kind: Kind, obj: Json) -> list[FieldError]:
     errors = []
     if not is_subdomain(name):
         errors.append(field_invalid("metadata.name", name, SUBDOMAIN_TEXT))
+    errors += _metadata(obj["metadata"])
     rule = _CREATE.get((kind.group, kind.plural))
     return errors + (rule(obj) if rule else [])
 
@@ -135,49 +140,31 @@ def _claim(obj: Json) -> list[FieldError]:
     return claims.validate_spec(obj.get("spec") or {})
 
 
-def _event(obj: Json) -> list[FieldError]:
-    """The strict rules of events.k8s.io/v1, on the stored (core) form; core Events are taken as they come."""
-    errors = []
-    if not obj.get("eventTime"):
-        errors.append(field_required("eventTime"))
-    if not obj.get("reportingComponent"):
-        errors.append(field_required("reportingController"))
-    if not obj.get("reportingInstance"):
-        errors.append(field_required("reportingInstance"))
-    elif len(obj["reportingInstance"].encode()) > 128:
-        errors.append(field_too_long("reportingInstance", 128))
-    for name in ("action", "reason"):
-        if not obj.get(name):
-            errors.append(field_required(name))
-        elif len(obj[name].encode()) > 128:
-            errors.append(field_too_long(name, 128))
-    if obj.get("type") not in ("Normal", "Warning"):
-        errors.append(field_not_supported("type", obj.get("type", ""), ["Normal", "Warning"]))
-    if len(str(obj.get("message", "")).encode()) > 1024:
-        errors.append(field_too_long("note", 1024))
-    return errors
-
-
 _CREATE: dict[tuple[str, str], Callable[[Json], list[FieldError]]] = {
     ("", "pods"): pods.validate_create,
     ("resource.k8s.io", "resourceclaims"): _claim,
     ("resource.k8s.io", "resourceclaimtemplates"): _claim_template,
     ("resource.k8s.io", "resourceslices"): claims.validate_slice,
-    ("events.k8s.io", "events"): _event,
+    ("", "events"): events.validate_core_create,
+    ("events.k8s.io", "events"): events.validate_create,
 }
 
 
 def validate_update(kind: Kind, new: Json, old: Json, subresource: str) -> list[FieldError]:
     errors = _metadata_update(new["metadata"], old["metadata"])
+    if kind.plural == "events" and kind.group:
+        return errors + events.validate_update(new, old)
     if kind.plural == "resourceclaims":
         rule = claims.validate_status_update if subresource == "status" else claims.validate_update
         return errors + rule(new, old)
+    if kind.plural == "pods" and subresource == "status":
+        return errors + pods.validate_status_update(new)
     if subresource:
         return errors
     if kind.plural == "pods":
         return errors + pods.validate_update(new, old)
     if kind.plural == "resourceclaimtemplates" and new.get("spec") != old.get("spec"):
-        errors.append(field_invalid("spec", new.get("spec"), "field is immutable"))
+        errors.append(field_invalid("spec", _go_spec(new.get("spec") or {}), "field is immutable"))
     if kind.plural == "resourceslices":
         errors += claims.validate_slice(new) + _slice_update(new, old)
     return errors
@@ -196,12 +183,29 @@ def _slice_update(new: Json, old: Json) -> list[FieldError]:
     return errors
 
 
+def _metadata(metadata: Json) -> list[FieldError]:
+    """Keys of labels and annotations, values of labels, owner references."""
+    errors = []
+    for field in ("labels", "annotations"):
+        for key, value in (metadata.get(field) or {}).items():
+            if problem := qualified_name_problem(key):
+                errors.append(field_invalid(f"metadata.{field}", key, problem))
+            if field == "labels" and not is_label_value(value):
+                errors.append(field_invalid("metadata.labels", value, LABEL_VALUE_TEXT))
+    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+        path = f"metadata.ownerReferences[{index}]"
+        missing = [field for field in ("apiVersion", "kind", "name", "uid") if not owner.get(field)]
+        errors += [field_required(f"{path}.{field}", "must not be empty") for field in missing]
+    return errors
+
+
 def _metadata_update(new: Json, old: Json) -> list[FieldError]:
     errors = [
         field_invalid(f"metadata.{name}", new.get(name), "field is immutable")
-        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+        for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
         if new.get(name) != old.get(name)
     ]
+    errors += _metadata(new)
     if old.get("deletionTimestamp"):
         before = old.get("finalizers") or []
         added = [name for name in new.get("finalizers") or () if name not in before]
@@ -210,3 +214,9 @@ def _metadata_update(new: Json, old: Json) -> list[FieldError]:
             text = f"no new finalizers can be added if the object is being deleted, found new finalizers {shown}"
             errors.append(field_forbidden("metadata.finalizers", text))
     return errors
+
+
+def _go_spec(spec: Json) -> Json:
+    """A template's spec as the server's messages print it: Go's field names, every list present."""
+    devices = (spec.get("spec") or {}).get("devices") or {}
+    return {"Spec": {"Devices": {name.title(): devices.get(name) for name in ("requests", "constraints", "config")}}}

@@ -140,6 +140,8 @@ def _in_scope(record: Record, request: WatchRequest) -> bool:
 
 def _events(request: WatchRequest, renderer: Renderer, changes: list[Change]) -> Iterator[bytes]:
     for change in changes:
+        if change.revision <= (request.start or 0):
+            continue  # the watch was opened for a revision that had not happened yet
         event_type = visible(change, request.namespace, request.match)
         if event_type:
             yield renderer.event(event_type, _shown(change, event_type))
