@@ -4,17 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from scheduler.api.core import ContainerImage
+from scheduler.state.columns import Int64
 
 
 class ImageEntry:
     """One image name: ``size_bytes`` as the first node that had it reported, ``rows`` that hold it now."""
 
-    __slots__ = ("rows", "size_bytes")
+    __slots__ = ("_array", "rows", "size_bytes")
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.rows: set[int] = set()
+        self._array: Int64 | None = None
+
+    def array(self) -> Int64:
+        """``rows`` as an array, in no particular order; kept until a holder comes or goes."""
+        if self._array is None:
+            self._array = np.fromiter(self.rows, np.int64, len(self.rows))
+        return self._array
+
+    def put(self, row: int) -> None:
+        """``row`` holds the image."""
+        self.rows.add(row)
+        self._array = None
+
+    def drop(self, row: int) -> None:
+        """``row`` does not hold it any more."""
+        self.rows.discard(row)
+        self._array = None
 
 
 class ImageIndex:
@@ -39,7 +59,7 @@ class ImageIndex:
                 entry = self._entries.get(name)
                 if entry is None:
                     entry = self._entries[name] = ImageEntry(image.sizeBytes)
-                entry.rows.add(row)
+                entry.put(row)
 
     def remove(self, row: int, images: Iterable[ContainerImage]) -> None:
         """The node of ``row`` no longer holds ``images``."""
@@ -48,7 +68,7 @@ class ImageIndex:
                 entry = self._entries.get(name)
                 if entry is None:
                     continue
-                entry.rows.discard(row)
+                entry.drop(row)
                 if not entry.rows:
                     del self._entries[name]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from scheduler.api.core import Node
-from scheduler.api.podrequests import CPU, MEMORY, PODS, amount, counts
-from scheduler.api.quantity import QuantityError, parse_quantity
+from scheduler.api.podrequests import CPU, MEMORY, PODS
 from scheduler.api.taints import Taint
 from scheduler.errors import InternalError, UserError
+from scheduler.state.allocatable import node_allocatable
 from scheduler.state.columns import INT64_MAX, Bool, Int32, Int64, ResourceColumns, grown
 from scheduler.state.images import ImageIndex
 from scheduler.state.labels import LabelColumn, LabelColumns
@@ -329,21 +329,12 @@ class NodeTable:
             self.image_version = self.version
 
     def _set_allocatable(self, row: int, node: Node) -> None:
-        problems: list[UserError] = []
+        amounts, problems = node_allocatable(node)
         self._allocatable.clear(row)
-        self.allowed_pods[row] = 0
-        for name, text in node.status.allocatable.items():
-            try:
-                quantity = parse_quantity(text if isinstance(text, int) else str(text))
-            except QuantityError as error:
-                field = f"status.allocatable[{name}]"
-                problems.append(UserError(f"Node {node.name}", field, f'"{text}" is not a quantity: {error}'))
-                continue
-            if name == PODS:
-                self.allowed_pods[row] = quantity.value()
-            elif counts(name):
-                self._allocatable.set(name, row, amount(name, quantity))
-        self._set_problems(node.name, tuple(problems))
+        self.allowed_pods[row] = amounts.pop(PODS, 0)
+        for name, offered in amounts.items():
+            self._allocatable.set(name, row, offered)
+        self._set_problems(node.name, problems)
 
     def _set_problems(self, name: str, problems: tuple[UserError, ...]) -> None:
         known = {str(problem) for problem in self.problems.pop(name, ())}

@@ -1,0 +1,55 @@
+"""NodePorts: a host port can be given once per address, protocol and node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
+from scheduler.api.core import Pod
+from scheduler.framework.cycle import Cycle
+from scheduler.framework.events import Action, Registration, Resource
+from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
+from scheduler.framework.status import Code, VerdictTable
+from scheduler.state.nodes import NodeTable
+from scheduler.state.podinfo import pod_info
+from scheduler.state.ports import ports_conflict
+
+
+class NodePorts(PluginBase):
+    """Source: kube-scheduler 1.37, NodePorts (spec 3.7)."""
+
+    name = "NodePorts"
+
+    def __init__(self, handle: Handle) -> None:
+        super().__init__(handle)
+        self.verdicts = VerdictTable(self.name)
+        reason = "node(s) didn't have free ports for the requested pod ports"
+        self._taken = self.verdicts.intern(Code.UNSCHEDULABLE, (reason,))
+
+    def pre_filter(self, cycle: Cycle) -> PreFilterResult:
+        """Nothing to do for a Pod without host ports."""
+        return CONTINUE if cycle.info.host_ports else SKIP_FILTER
+
+    def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
+        """Rejects nodes where one of the Pod's host ports is taken. Cost: the nodes that use these ports."""
+        taken = nodes.ports.conflicting_rows(cycle.info.host_ports)
+        if not taken:
+            return np.zeros(len(rows), np.int64)
+        mask = np.zeros(nodes.capacity, np.int64)
+        mask[list(taken)] = self._taken
+        return mask[rows]
+
+    def events(self) -> Sequence[Registration]:
+        """A Pod with such a port went, or a node came."""
+        return (
+            Registration(Resource.ASSIGNED_POD, Action.DELETE, _port_freed),
+            Registration(Resource.NODE, Action.ADD),
+        )
+
+
+def _port_freed(pod: Pod, old: Pod, new: None) -> bool:
+    if not old.spec.nodeName and not old.status.nominatedNodeName:
+        return False
+    return ports_conflict(pod_info(pod).host_ports, pod_info(old).host_ports)

@@ -1,0 +1,30 @@
+"""The default plugins by name, in kube-scheduler's order (spec 2.1). Only the composition root imports this."""
+
+from __future__ import annotations
+
+from plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from plugins.default_binder import DefaultBinder
+from plugins.image_locality import ImageLocality
+from plugins.node_affinity import NodeAffinity
+from plugins.node_name import NodeName
+from plugins.node_ports import NodePorts
+from plugins.node_resources_fit import NodeResourcesFit
+from plugins.node_unschedulable import NodeUnschedulable
+from plugins.priority_sort import PrioritySort
+from plugins.scheduling_gates import SchedulingGates
+from plugins.taint_toleration import TaintToleration
+from scheduler.framework.plugin import PluginFactory
+
+DEFAULT_PLUGINS: dict[str, PluginFactory] = {
+    "SchedulingGates": SchedulingGates,
+    "PrioritySort": PrioritySort,
+    "NodeName": NodeName,
+    "NodeUnschedulable": NodeUnschedulable,
+    "TaintToleration": TaintToleration,
+    "NodeAffinity": NodeAffinity,
+    "NodePorts": NodePorts,
+    "NodeResourcesFit": NodeResourcesFit,
+    "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
+    "ImageLocality": ImageLocality,
+    "DefaultBinder": DefaultBinder,
+}
