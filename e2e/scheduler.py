@@ -86,7 +86,7 @@ class SchedulerProcess(ManagedProcess):
 
     def get(self, path: str) -> str:
         """The body of an endpoint, "" when it does not answer or refuses."""
-        context = ssl._create_unverified_context()  # noqa: SLF001  # its certificate is self-signed, made at start
+        context = ssl._create_unverified_context()  # its certificate is self-signed, made at start
         try:
             with urllib.request.urlopen(self.url + path, timeout=5, context=context) as answer:
                 return str(answer.read().decode())

@@ -22,6 +22,7 @@ from scheduler.explain.outcome import FailureReport, bind_failure, report_failur
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import run_reserve
+from scheduler.framework.status import Status
 from scheduler.queue.pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.state.cluster import ClusterState
@@ -31,6 +32,8 @@ STEP_BUDGET = 2000
 COMMITS_MAX = 64
 """Decisions being written at the same time; more would only queue at the API server."""
 IDLE_WAIT_S = 1.0
+GATE_REPORT_S = 3.0
+"""How long a Pod may be held back by a PreEnqueue plugin before it is told why: claims from templates take a moment."""
 
 
 class Reports(Protocol):
@@ -44,6 +47,7 @@ class Reports(Protocol):
     def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None: ...
     def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None: ...
     def deleting(self, pod: Pod) -> None: ...
+    def gated(self, pod: Pod, status: Status) -> None: ...
     def broken(self, where: str, error: BaseException) -> None: ...
 
 
@@ -78,6 +82,7 @@ class SchedulingLoop:
         self._commits: set[asyncio.Task[None]] = set()
         self._rotations = {name: Rotation() for name in profiles}
         self._stopping = False
+        self._gated: dict[str, tuple[Status, float]] = {}
 
     # changes in
 
@@ -121,6 +126,26 @@ class SchedulingLoop:
             pod is not None and not pod.spec.nodeName and not pod.terminal and pod.spec.schedulerName in self.profiles
         )
 
+    def note_gated(self, queued: QueuedPod, status: Status) -> None:
+        """A PreEnqueue plugin holds the Pod back (the queue's observer calls this). Told after GATE_REPORT_S.
+
+        kube-scheduler stays silent here; a Pod that names a claim that is not there would wait without a word.
+        SchedulingGates are the user's own wish and have a condition from the API server.
+        """
+        if status.plugin != "SchedulingGates":
+            known = self._gated.get(queued.uid)
+            if known is None or known[0].reasons != status.reasons:
+                self._gated[queued.uid] = (status, self.clock())
+
+    def _report_gated(self, now: float) -> None:
+        for uid, (status, since) in list(self._gated.items()):
+            queued = self.queue.get(uid)
+            if queued is None or not queued.gated:
+                del self._gated[uid]
+            elif now - since >= GATE_REPORT_S and since > 0:
+                self._gated[uid] = (status, 0.0)  # told; kept so that the same words are not told again
+                self.reports.gated(queued.pod, status)
+
     # the loop
 
     async def run(self) -> None:
@@ -163,6 +188,8 @@ class SchedulingLoop:
             return False
         now = self.clock()
         self.queue.flush(now)
+        if self._gated:
+            self._report_gated(now)
         if self._slots.locked():
             await self._slots.acquire()
             self._slots.release()

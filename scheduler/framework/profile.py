@@ -11,7 +11,7 @@ from typing import Any
 
 from scheduler.errors import ConfigError
 from scheduler.framework.events import Registration
-from scheduler.framework.points import CheckAdapter, ScoreNodeAdapter, points_of
+from scheduler.framework.points import CheckAdapter, ScoreNodeAdapter
 
 MAX_TOTAL_SCORE = (1 << 63) - 1
 
@@ -69,25 +69,13 @@ def build_profile(
     """Put built plugins into calling order.
 
     ``order``: extension point → (plugin name, weight) in order, as config.plugins.expand answers. Raises ConfigError
-    with upstream's texts when a plugin does not implement a point it is named for, when not exactly one queue sort
-    plugin or no bind plugin is left, or when the weighted scores could overflow int64.
+    when the weighted scores could overflow int64. That each plugin has the points it is named for, and that one queue
+    sort and a bind plugin are there, config.plugins has checked.
     """
     prefix = f"initializing profiles: creating profile for scheduler name {name}: "
     chosen: dict[str, tuple[Any, ...]] = {}
     for point, entries in order.items():
-        for plugin_name, _ in entries:
-            if point not in points_of(plugins[plugin_name]):
-                raise ConfigError("", f'{prefix}plugin "{plugin_name}" does not extend {point} plugin')
         chosen[point] = tuple(plugins[plugin_name] for plugin_name, _ in entries)
-    sorters = chosen.get("queueSort", ())
-    if len(sorters) != 1:
-        raise ConfigError(
-            "",
-            f'{prefix}only one queue sort plugin required for profile with scheduler name "{name}", '
-            f"but got {len(sorters)}",
-        )
-    if not chosen.get("bind"):
-        raise ConfigError("", f'{prefix}at least one bind plugin is needed for profile with scheduler name "{name}"')
     scores = tuple(_score_entry(plugins[n], w, name) for n, w in order.get("score", ()))
     if sum(entry.weight for entry in scores) * 100 > MAX_TOTAL_SCORE:
         raise ConfigError("", f"{prefix}total score of Score plugins could overflow")
@@ -95,7 +83,7 @@ def build_profile(
         name=name,
         plugins=dict(plugins),
         pre_enqueue=chosen.get("preEnqueue", ()),
-        queue_sort=sorters[0],
+        queue_sort=chosen["queueSort"][0],
         pre_filter=chosen.get("preFilter", ()),
         filter=tuple(_filterer(p) for p in chosen.get("filter", ())),
         post_filter=chosen.get("postFilter", ()),

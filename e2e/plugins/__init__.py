@@ -1,0 +1,1 @@
+"""User plugins that suites put into the scheduler on purpose."""

@@ -1,0 +1,96 @@
+"""Builds the profiles and the queue's view of them from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scheduler.api.core import Pod
+from scheduler.app.registry import find_plugins, points
+from scheduler.config import Profile as ProfileConfig
+from scheduler.config import SchedulerConfig, expand_profile
+from scheduler.errors import ConfigError, PluginError, SchedulerError
+from scheduler.framework.plugin import Handle
+from scheduler.framework.profile import Profile, build_profile
+from scheduler.framework.runner import call
+from scheduler.framework.status import Status, error
+from scheduler.queue.hooks import ProfileHooks
+from scheduler.state.cluster import ClusterState
+
+
+def build_profiles(
+    config: SchedulerConfig, state: ClusterState, new_id: Callable[[], str], features: Any
+) -> dict[str, Profile]:
+    """schedulerName → profile. Raises ConfigError with kube-scheduler's texts for whatever cannot be built."""
+    named = {
+        reference.name
+        for profile in config.profiles
+        for plugin_set in profile.plugins.values()
+        for reference in plugin_set.enabled
+    }
+    classes = find_plugins(sorted(named))
+    return {
+        profile.scheduler_name: _build(profile, config, classes, state, new_id, features) for profile in config.profiles
+    }
+
+
+def _build(
+    profile: ProfileConfig,
+    config: SchedulerConfig,
+    classes: Mapping[str, Any],
+    state: ClusterState,
+    new_id: Callable[[], str],
+    features: Any,
+) -> Profile:
+    expanded = expand_profile(profile, points(classes))
+    prefix = f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}: "
+    built: dict[str, Any] = {}
+    for name in expanded.names:
+        handle = Handle(
+            state=state,
+            new_id=new_id,
+            features=features,
+            arguments=profile.arguments.get(name, {}),
+            profile_name=profile.scheduler_name,
+        )
+        try:
+            built[name] = classes[name](handle)
+        except ConfigError as problem:
+            raise ConfigError(problem.path, f'{prefix}initializing plugin "{name}": {problem.problem}') from problem
+        except Exception as problem:  # a user's constructor may raise anything
+            text = f'{prefix}initializing plugin "{name}": {type(problem).__name__}: {problem}'
+            raise ConfigError("", text) from problem
+        if not isinstance(getattr(built[name], "name", None), str):
+            raise ConfigError("", f'{prefix}initializing plugin "{name}": it has no attribute "name"')
+    order = {
+        point: [(name, expanded.weights.get(name, 1)) for name in names] for point, names in expanded.points.items()
+    }
+    percentage = profile.percentage_of_nodes_to_score
+    return build_profile(
+        profile.scheduler_name,
+        built,
+        order,
+        config.percentage_of_nodes_to_score if percentage is None else percentage,
+    )
+
+
+def queue_hooks(profiles: Mapping[str, Profile]) -> dict[str, ProfileHooks]:
+    """What the queue needs of each profile."""
+    return {name: ProfileHooks(_pre_enqueue(profile), profile.registrations) for name, profile in profiles.items()}
+
+
+def _pre_enqueue(profile: Profile) -> Callable[[Pod, str | None], Status | None]:
+    """Ask the PreEnqueue plugins, the one that held the Pod back before first; an error gates like a refusal."""
+
+    def ask(pod: Pod, first: str | None) -> Status | None:
+        plugins = sorted(profile.pre_enqueue, key=lambda plugin: plugin.name != first)
+        for plugin in plugins:
+            try:
+                status: Status = call(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
+            except (PluginError, SchedulerError) as problem:
+                status = error(str(problem))
+            if status.code:
+                return status.by(plugin.name)
+        return None
+
+    return ask
