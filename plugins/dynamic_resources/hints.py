@@ -1,0 +1,92 @@
+"""Which cluster events may help a Pod that DynamicResources refused.
+
+Source: kube-scheduler 1.37, DynamicResources events and queueing hints. Node, class and slice events always queue; a
+deleted slice never does. In addition a change of a node's declared features queues, which upstream forgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scheduler.api.core import Pod
+from scheduler.api.resource import ResourceClaim
+from scheduler.dra.claims import ClaimError, ClaimLookup, claim_names, resolve_claims
+from scheduler.framework.events import Action, Registration, Resource
+
+
+def registrations(lookup: ClaimLookup) -> Sequence[Registration]:
+    """All registrations of the plugin; ``lookup`` finds the newest known claim."""
+
+    def claim_hint(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+        return _claim_hint(pod, old, new, lookup)
+
+    def pod_hint(pod: Pod, old: Any, new: Pod | None) -> bool:
+        return new is not None and _resolves(new, lookup)
+
+    node_actions = (
+        Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_DECLARED_FEATURE
+    )
+    return (
+        Registration(Resource.NODE, node_actions),
+        Registration(
+            Resource.RESOURCE_CLAIM,
+            Action.ADD | Action.UPDATE | Action.DELETE,
+            claim_hint,
+            pod_keys=claim_keys,
+            event_keys=event_keys,
+        ),
+        Registration(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, pod_hint),
+        Registration(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE),
+        Registration(Resource.RESOURCE_SLICE, Action.ADD | Action.UPDATE),
+    )
+
+
+def claim_keys(pod: Pod) -> Iterable[str]:
+    """namespace/name of the claims the Pod waits for, as far as they are named."""
+    keys: list[str] = []
+    try:
+        keys.extend(f"{pod.metadata.namespace}/{name}" for name, _ in claim_names(pod))
+    except ClaimError:
+        # The rest is not named yet; the Pod's own update will tell.
+        return keys
+    return keys
+
+
+def event_keys(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[str] | None:
+    """The claim an event speaks of; None when devices came free, which concerns everybody."""
+    if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
+        return None
+    claim = new or old
+    return None if claim is None else (claim.key,)
+
+
+def _resolves(pod: Pod, lookup: ClaimLookup) -> bool:
+    try:
+        resolve_claims(pod, lookup)
+    except ClaimError:
+        return False
+    return True
+
+
+def _claim_hint(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None, lookup: ClaimLookup) -> bool:
+    if new is None:
+        return old is None or old.status.allocation is not None
+    try:
+        claims = resolve_claims(pod, lookup)
+    except ClaimError:
+        return False
+    if old is not None and old.status.allocation is not None and new.status.allocation is None:
+        return True
+    if all(claim.uid != new.uid for claim in claims):
+        return False
+    return old is None or _status_changed(old, new)
+
+
+def _status_changed(old: ResourceClaim, new: ResourceClaim) -> bool:
+    one, other = old.status, new.status
+    return (
+        one.allocation != other.allocation
+        or list(map(bytes, one.reservedFor)) != list(map(bytes, other.reservedFor))
+        or one.devices != other.devices
+    )
