@@ -225,7 +225,7 @@ def _strip_zeros(mantissa: int, base: int) -> tuple[int, int]:
     return mantissa, times
 
 
-def parse_quantity(text: str | int) -> Quantity:
+def parse_quantity(text: str | int | float) -> Quantity:
     """Parse a quantity as it stands in an API object (a string, or a JSON number without fraction).
 
     Finer than nano rounds away from zero; with a binary suffix the amount is capped at 2**63-1.

@@ -1,0 +1,45 @@
+"""Regular expressions: RE2 through google-re2, compiled once per pattern."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+from scheduler.cel.errors import CelError
+
+
+class PatternError(Exception):
+    """A regular expression does not compile; the message is as near to Go's as RE2's own text allows."""
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> Any:
+    """An RE2 program. Raises PatternError. Patterns of expressions are few; run-time ones are bounded by the cache."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        text = error.args[0] if error.args else ""
+        text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        raise PatternError(_go_text(text, pattern)) from None
+
+
+def _go_text(text: str, pattern: str) -> str:
+    # RE2 says "missing ): (abc"; Go says "error parsing regexp: missing closing ): `(abc`".
+    reason, _, part = text.partition(": ")
+    reason = {"missing )": "missing closing )", "missing ]": "missing closing ]", "no argument for repetition operator":
+              "missing argument to repetition operator", "bad repetition operator": "invalid nested repetition operator",
+              "trailing \\": "trailing backslash at end of expression"}.get(reason, reason)
+    shown = "" if reason.startswith("trailing") else f": `{part or pattern}`"
+    return f"error parsing regexp: {reason}{shown}"
+
+
+def search(pattern: str, text: str) -> bool:
+    """Does the pattern occur in the text? Raises CelError when it does not compile."""
+    try:
+        return compile_pattern(pattern).search(text) is not None
+    except PatternError as error:
+        raise CelError(str(error)) from None
