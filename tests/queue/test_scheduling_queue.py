@@ -239,7 +239,7 @@ class TestWakeUps:
     def test_narrowed_move(self):
         """A nomination given back is news for Pods of at most that priority only."""
         queue = make_queue()
-        low = reject(queue, make_pod("low", priority=1), T, "Fit")
+        low = reject(queue, make_pod("low", priority=5), T, "Fit")
         high = reject(queue, make_pod("high", priority=9), T, "Fit")
         assert queue.release_nomination(make_pod("n", priority=5), T) == 1
         assert (low.place, high.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
@@ -299,6 +299,16 @@ class TestInFlight:
         queue.requeue(queued, new, ["Labels"], [], T)
         assert queued.place is Place.BACKOFF
         assert queued.pod is new
+
+    def test_any_event_is_replayed_for_an_open_plugin(self):
+        """Once a plugin without registrations has rejected a Pod, events nobody asked for are kept too."""
+        queue = make_queue()
+        pod = make_pod("a")
+        reject(queue, pod, T, "Extender")
+        queued = queue.pop(T)
+        queue.move([ClusterEvent(Resource.CSI_NODE, Action.ADD)], T)
+        queue.requeue(queued, pod, ["Extender"], [], T)
+        assert queued.place is Place.BACKOFF
 
     def test_update_of_another_pod_is_not(self):
         """The update of one Pod in flight does not wake another one."""
@@ -432,6 +442,29 @@ class TestGates:
         assert asked == [None, "SchedulingGates"]
         assert queue.counts()["gated"] == 1
 
+    def test_own_update_that_the_gate_did_not_ask_for(self):
+        """A change that only another rejecting plugin asked for does not make a gated Pod ask its gate."""
+        asked = []
+
+        def gate(pod, first):
+            asked.append(first)
+            return unschedulable("no").by("SchedulingGates") if len(asked) > 1 else None
+
+        queue = make_queue(pre_enqueue=gate)
+        queued = reject(queue, make_pod("a"), T, "Labels")
+        queue.update(queued.pod, make_pod("a", version="2", labels={"x": "1"}), T)
+        assert queued.gated
+        queue.update(queued.pod, make_pod("a", version="3", labels={"x": "2"}), T)
+        assert len(asked) == 2
+
+    def test_staying_gated_is_not_a_new_arrival(self):
+        """A gated Pod that is looked at and stays counts as incoming once."""
+        recorder = Recorder()
+        queue = make_queue(recorder)
+        queue.add(make_pod("a", gates=("g",)), T)
+        queue.move([ClusterEvent(Resource.ANY, Action.ALL, special="Special")], T)
+        assert recorder.entries == [("unschedulable", "UnscheduledPodAdd")]
+
     def test_gate_is_asked_again_on_the_way_to_backoff(self):
         """A rejected Pod that an event wakes is gated when pre_enqueue refuses meanwhile."""
         closed = []
@@ -515,3 +548,17 @@ class TestFlushAndActivate:
         queue.requeue(one, pods[0], ["Fit"], [], T)
         queue.requeue(two, pods[1], ["Fit"], [], T)
         assert (one.place, two.place) == (Place.BACKOFF, Place.UNSCHEDULABLE)
+
+    def test_an_hour_without_news_costs_few_attempts(self):
+        """200 Pods that do not fit are each tried once per five minutes, however often the queue is asked."""
+        queue = make_queue()
+        for number in range(200):
+            queue.add(make_pod(f"p{number}"), 0.0)
+        attempts, now = 0, 0.0
+        while now < 3600:
+            queue.flush(now)
+            while (queued := queue.pop(now)) is not None:
+                attempts += 1
+                queue.requeue(queued, queued.pod, ["Fit"], [], now)
+            now += max(1.0, queue.next_wakeup(now))
+        assert 200 * 10 <= attempts <= 200 * 12
