@@ -19,7 +19,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Python 3.11 or newer is needed; set PYTHON=' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m pip install --quiet --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: install ## run the scheduler on a small made-up GPU cluster, no cluster needed
@@ -66,13 +66,15 @@ oracle: install ## the same plus the Go program that gives upstream's answers
 wheel: install ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
-# The lock must name the public index's files only, so local package folders are switched off.
-lock: install ## pin the dependencies of pyproject.toml again; UPGRADE=--upgrade takes newer ones
+# The locks must name the public index's files only, so local package folders are switched off.
+PIP_COMPILE = PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND='make lock' $(VENV)/lock/bin/pip-compile --quiet --generate-hashes \
+  --strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
+
+lock: install ## pin the dependencies of pyproject.toml again (two files); UPGRADE=--upgrade takes newer ones
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet pip-tools
-	PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND='make lock' $(VENV)/lock/bin/pip-compile --quiet $(UPGRADE) \
-	  --generate-hashes --extra dev --strip-extras --allow-unsafe \
-	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links -o requirements.lock pyproject.toml
+	$(PIP_COMPILE) $(UPGRADE) --extra dev -o requirements.lock pyproject.toml
+	$(PIP_COMPILE) -c requirements.lock -o requirements-runtime.lock pyproject.toml
 	rm -rf $(VENV)/lock
 
 clean: ## remove .venv, build results and caches of this tree
