@@ -15,7 +15,7 @@ from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD
 from scheduler.cycle.attempt import Attempt, Rotation
-from scheduler.cycle.decision import Decision, Failed, Need, Placed, Rejected, Running
+from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
 from scheduler.edge.commit import CommitOutcome, Committer
 from scheduler.errors import InternalError, PluginError, SchedulerError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
@@ -120,6 +120,8 @@ class SchedulingLoop:
                 self.queue.add(new, now)
         elif old is not None and was_waiting:
             self.queue.delete(old.uid)
+            if new is None and old.status.nominatedNodeName:
+                self.queue.release_nomination(old, now)
 
     def _waits(self, pod: Pod | None) -> bool:
         return (
@@ -246,22 +248,27 @@ class SchedulingLoop:
         try:
             refusal = run_reserve(placed.profile, placed.cycle, placed.node)
         except PluginError as error:
-            self._unreserve(placed)
-            self._fail(queued, report_failure(Failed(placed.pod, placed.profile, str(error), error.plugin)), started)
+            report = report_failure(Failed(placed.pod, placed.profile, str(error), error.plugin))
+            self._unreserve(queued, placed, report, started)
             return
         if refusal is not None:
-            self._unreserve(placed)
-            self._fail(queued, reserve_rejection(refusal), started)
+            self._unreserve(queued, placed, reserve_rejection(refusal), started)
             return
         task = asyncio.get_running_loop().create_task(self._commit(queued, placed, started))
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
-    def _unreserve(self, placed: Placed) -> None:
-        """Nothing was written yet: the in-memory undo is all there is."""
+    def _unreserve(self, queued: QueuedPod, placed: Placed, report: FailureReport, started: float) -> None:
+        """Undo a refused Reserve in memory (nothing was written yet) and report it.
+
+        The others hear of the room given back after the Pod itself has gone to wait, and it does not hear of it: its
+        own release would wake it at once, for ever (spec 4.10).
+        """
         for plugin in reversed(placed.profile.reserve):
             plugin.unreserve(placed.cycle, placed.node)
-        self.move(self.state.forget(placed.pod))
+        events = self.state.forget(placed.pod)
+        self._fail(queued, report, started)
+        self.queue.move(events, self.clock(), concerns=lambda pod: pod.uid != placed.pod.uid)
 
     async def _commit(self, queued: QueuedPod, placed: Placed, started: float) -> None:
         async with self._slots:
@@ -299,6 +306,3 @@ class SchedulingLoop:
         self.state.verify()
         if self._commits and not self.state.placements:
             raise InternalError("commits are under way but nothing is assumed")
-
-
-__all__ = ["Rejected", "Reports", "SchedulingLoop"]

@@ -1,0 +1,139 @@
+"""What became of each attempt, told to everybody who wants to know: events, the Pod's condition, metrics, the log.
+
+Nothing here blocks: recorder and status writer queue, metrics count, the log line is one per attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from scheduler.api.bodies import Event, pod_reference
+from scheduler.api.core import Pod
+from scheduler.cycle.decision import Decision, Placed
+from scheduler.edge.commit import CommitOutcome
+from scheduler.edge.events import EventRecorder
+from scheduler.edge.status import StatusWriter
+from scheduler.explain.outcome import UNSCHEDULABLE, FailureReport
+from scheduler.framework.instructions import WaitUntil
+from scheduler.framework.status import Status
+from scheduler.queue.pod import QueuedPod
+
+
+class Meter(Protocol):
+    """The numbers an attempt leaves behind. Seconds everywhere."""
+
+    def attempt(self, result: str, profile: str, duration_s: float) -> None: ...
+    def scheduled(self, attempts: int, waited_s: float) -> None: ...
+    def algorithm(self, duration_s: float) -> None: ...
+    def lost_race(self, profile: str) -> None: ...
+    def foreign_overlap(self, profile: str, count: int) -> None: ...
+    def broken(self, where: str) -> None: ...
+
+
+class Log(Protocol):
+    """structlog's bound logger, as far as it is used here."""
+
+    def debug(self, event: str, **fields: Any) -> Any: ...
+    def info(self, event: str, **fields: Any) -> Any: ...
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class AttemptReports:
+    """The loop's reports in production. ``instance``: this replica's name in events."""
+
+    def __init__(
+        self, recorder: EventRecorder, status: StatusWriter, meter: Meter, log: Log, instance: Callable[[str], str]
+    ) -> None:
+        self._recorder, self._status, self._meter, self._log = recorder, status, meter, log
+        self._instance = instance
+
+    def _event(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
+        controller = pod.spec.schedulerName
+        self._recorder.record(
+            Event(
+                type=kind,
+                reason=reason,
+                action=action,
+                note=note,
+                reportingController=controller,
+                reportingInstance=self._instance(controller),
+                regarding=pod_reference(pod),
+            )
+        )
+
+    def popped(self, queued: QueuedPod) -> None:
+        """An attempt begins."""
+        self._log.debug("attempt", pod=queued.key, attempt=queued.attempts)
+
+    def decided(self, queued: QueuedPod, decision: Decision, started: float, finished: float) -> None:
+        """The deciding part of an attempt is over."""
+        self._meter.algorithm(finished - started)
+
+    def bound(self, queued: QueuedPod, placed: Placed, outcome: CommitOutcome, started: float, finished: float) -> None:
+        """The Pod has its node: event, metrics, the attempt's line."""
+        pod = placed.pod
+        self._status.forget(pod.uid)
+        self._event(pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {placed.node}")
+        self._meter.attempt("scheduled", placed.profile.name, finished - started)
+        first = queued.initial_attempt_timestamp
+        self._meter.scheduled(queued.attempts, finished - (first if first is not None else started))
+        self._log.info(
+            "bound",
+            pod=pod.key,
+            node=placed.node,
+            evaluated_nodes=placed.evaluated_nodes,
+            feasible_nodes=placed.feasible_nodes,
+            attempt=queued.attempts,
+            duration_s=round(finished - started, 6),
+        )
+
+    def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None:
+        """The Pod waits: condition, event, metrics, the attempt's line (kube-scheduler 1.37, spec 6.2)."""
+        self._status.set_condition(pod, report.reason, report.message, report.nominated_node)
+        self._event(pod, "Warning", "FailedScheduling", "Scheduling", report.message)
+        result = "unschedulable" if report.reason == UNSCHEDULABLE else "error"
+        self._meter.attempt(result, pod.spec.schedulerName, finished - started)
+        line = self._log.info if result == "unschedulable" else self._log.warning
+        line(
+            result,
+            pod=pod.key,
+            message=report.message,
+            plugins=sorted(report.unschedulable_plugins | report.pending_plugins),
+            attempt=queued.attempts,
+            duration_s=round(finished - started, 6),
+        )
+
+    def gated(self, pod: Pod, status: Status) -> None:
+        """A PreEnqueue plugin has held the Pod back for a while."""
+        self._status.set_condition(pod, UNSCHEDULABLE, status.message)
+        self._event(pod, "Warning", "FailedScheduling", "Scheduling", status.message)
+        self._log.info("held back", pod=pod.key, plugin=status.plugin, message=status.message)
+
+    def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None:
+        """Another scheduler was first (ours is given back), or took what is ours afterwards (both are told loudly)."""
+        pod, profile = placed.pod, placed.profile.name
+        if outcome.lost:
+            self._meter.lost_race(profile)
+            self._event(pod, "Warning", "LostRace", "Scheduling", outcome.text)
+            self._log.warning("lost race", pod=pod.key, node=placed.node, message=outcome.text)
+        if outcome.overlaps:
+            self._meter.foreign_overlap(profile, len(outcome.overlaps))
+            for text in outcome.overlaps:
+                self._event(pod, "Warning", "DeviceGivenTwice", "Binding", text)
+                self._log.error("device given twice", pod=pod.key, node=placed.node, message=text)
+
+    def waiting(self, pod: Pod, wait: WaitUntil) -> None:
+        """The Binding waits for something outside."""
+        if wait.reason:
+            self._event(pod, "Normal", wait.reason, "Scheduling", wait.note)
+
+    def deleting(self, pod: Pod) -> None:
+        """A Pod that is being deleted is not scheduled any more."""
+        self._event(pod, "Warning", "FailedScheduling", "Scheduling", f"skip schedule deleting pod: {pod.key}")
+
+    def broken(self, where: str, error: BaseException) -> None:
+        """Our own fault, or a plugin's: never silent, never the end of the loop."""
+        self._meter.broken(where)
+        self._log.error("internal error", where=where, error=f"{type(error).__name__}: {error}", exc_info=error)
