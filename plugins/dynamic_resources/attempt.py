@@ -35,9 +35,9 @@ class Held:
 class ClaimsOfPod:
     """One attempt's claims in order.
 
-    ``extended``: extended resources that a device class may serve. ``open``: those without an allocation, to be allocated together; ``plan`` is None without any. ``found``: node name
-    → finished allocation; ``unavailable``: claims (by uid) that some node cannot use. ``reserved``: claims by uid with
-    what Reserve promised them.
+    ``extended``: extended resources that a device class may serve. ``open``: claims without an allocation, to be
+    allocated together; ``plan`` is None without any. ``found``: node name → finished allocation; ``unavailable``:
+    claims (by uid) that some node cannot use; ``reserved``: claim uid → what Reserve promised it.
     """
 
     claims: list[ResourceClaim]

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.dra.devices import UNKNOWN_KIND, AttributeValue
+from scheduler.cel import AttributeValue
+from scheduler.dra.devices import UNKNOWN_KIND
 from scheduler.dra.rejections import Reason
 
 SCALARS = ("int", "bool", "string", "version")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from scheduler.api.quantity import Quantity, QuantityError, parse_quantity
 from scheduler.api.resource import Device, DeviceAttribute, DeviceTaintRule, ResourceSlice
 from scheduler.api.taints import Taint
-from scheduler.cel import CelDevice
+from scheduler.cel import AttributeValue, CelDevice
 from scheduler.dra.amounts import nano
 
-AttributeValue = tuple[str, Any]
-UNKNOWN_KIND = "unknown"
+UNKNOWN_KIND: Final = "unknown"
 # Lists first, and only when they hold something: the order in which an experimental kube-scheduler looks.
-_LISTS = ("ints", "bools", "strings", "versions")
+_LISTS: Final = ("ints", "bools", "strings", "versions")
 # Cached answers per device are dropped together when there are more: old Pods' requests must not pile up.
 _VERDICTS_MAX = 256
 

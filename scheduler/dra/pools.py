@@ -223,17 +223,15 @@ def _pool(slices: list[SliceInfo], everywhere: Mapping[str, SliceInfo], features
                 others.append(info)
     slices.sort(key=lambda info: info.name)
     devices = tuple(device for info in slices for device in info.devices)
-    binding = any(device.device.bindingConditions for device in devices)
     if seen != first.slice_count:
-        return PoolView(first.key, first.generation, seen, first.slice_count, "", devices, binding=binding)
-    return _complete_pool(slices, others, devices, binding, features)
+        return PoolView(first.key, first.generation, seen, first.slice_count, "", devices)
+    return _complete_pool(slices, others, devices, features)
 
 
 def _complete_pool(
     slices: list[SliceInfo],
     others: list[SliceInfo],
     devices: tuple[DeviceInfo, ...],
-    binding: bool,
     features: Features,
 ) -> PoolView:
     first = slices[0]
@@ -274,7 +272,8 @@ def _complete_pool(
         tuple(counters),
         tuple(totals),
         tuple(consumers),
-        binding,
+        # Only pools that can be used are put behind the others.
+        not invalid and any(device.device.bindingConditions for device in devices),
     )
 
 

@@ -28,6 +28,16 @@ class SelectorFailure(NamedTuple):
     message: str
 
 
+def compile_text(error: CompileError, expression: str) -> str:
+    """A compile error as cel-go prints it: place, message, and the line with a mark below it."""
+    if error.message.startswith("must evaluate to"):
+        return error.message
+    lines = expression.splitlines() or [""]
+    line = lines[min(error.line, len(lines)) - 1]
+    place = f"ERROR: <input>:{error.line}:{error.column}: {error.message}"
+    return f"compilation failed: {place}\n | {line}\n | {'.' * (error.column - 1)}^"
+
+
 class CompiledSelector:
     """One expression with its memo. ``compile_error`` "" when it compiled."""
 
@@ -41,7 +51,7 @@ class CompiledSelector:
         try:
             self._selector = compile_selector(expression)
         except CompileError as error:
-            self.compile_error = str(error)
+            self.compile_error = compile_text(error, expression)
 
     def answer(self, info: DeviceInfo) -> bool | str:
         """True, False or the text of the runtime error. Must not be called after a compile error."""

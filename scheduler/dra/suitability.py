@@ -81,7 +81,7 @@ class Suitability:
 
     def takeable(self, alternative: Alternative, info: DeviceInfo) -> bool:
         """What refuses a device at the moment it is taken, whatever is in use: features and taints."""
-        return self._missing_feature(info) == "" and not self.tainted(alternative, info)
+        return self.missing_feature(info) == "" and not self.tainted(alternative, info)
 
     def tainted(self, alternative: Alternative, info: DeviceInfo) -> bool:
         """Whether a taint of the device keeps the request away."""
@@ -91,7 +91,8 @@ class Suitability:
             and first_untolerated(info.taints, alternative.tolerations) is not None
         )
 
-    def _missing_feature(self, info: DeviceInfo) -> str:
+    def missing_feature(self, info: DeviceInfo) -> str:
+        """The feature that the device needs and scheduler or node lack, "" for none."""
         if info.consumption and not self._features.partitionable_devices:
             return "DRAPartitionableDevices is disabled"
         if self._experimental and info.slice.slice.spec.skipNodeOperations:
@@ -137,7 +138,7 @@ class Suitability:
         capacity = self.capacity(alternative, info)
         if capacity.refused:
             return Reason.CAPACITY_SHORT, {"capacity": capacity.refused, "because": capacity.detail}
-        missing = self._missing_feature(info)
+        missing = self.missing_feature(info)
         if missing:
             return Reason.NOT_SUPPORTED, {"because": missing}
         if self.tainted(alternative, info):

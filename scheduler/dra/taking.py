@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from scheduler.cel import AttributeValue
 from scheduler.dra.constraints import Constraint, broken_reason, join_scalar, join_set
-from scheduler.dra.devices import AttributeValue, DeviceInfo, DeviceKey, PoolKey
+from scheduler.dra.derived import DerivedError, derived_value
+from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey
 from scheduler.dra.features import EXPERIMENTAL, Features
 from scheduler.dra.ledger import GroupState, Usage, admits_groups, join_groups
 from scheduler.dra.pools import NodeView, PoolView
@@ -128,7 +130,7 @@ class Taking:
         if not self.free(alternative) >> position & 1:
             self.refuse_in_use(alternative, position)
             return False
-        if not self.suitability.takeable(alternative, info) and not self.suitability.tainted(alternative, info):
+        if self.suitability.missing_feature(info):
             self._refuse_static(alternative, position)
             return False
         return True
@@ -201,10 +203,20 @@ class Taking:
             self.trail.put(self.groups, key, join_groups(state, consumption.groups))
         return True
 
+    def _value(self, alternative: Alternative, info: DeviceInfo, name: str) -> AttributeValue | None:
+        """The attribute a constraint means; a derived one of that full name comes first."""
+        expression = alternative.derived.get(name) if alternative.derived else None
+        if expression is None:
+            return info.attribute(name)
+        try:
+            return derived_value(name, expression, info)
+        except DerivedError as error:
+            raise FatalError(str(error)) from error
+
     def _constrain(self, alternative: Alternative, info: DeviceInfo) -> bool:
         for index in alternative.constraints:
             constraint = self.plan.constraints[index]
-            value = info.attribute(constraint.attribute)
+            value = self._value(alternative, info, constraint.attribute)
             if value is None:
                 self._refuse_constraint(Reason.ATTRIBUTE_MISSING, alternative, info, constraint, None)
                 return False
