@@ -64,9 +64,14 @@ class _Peek(msgspec.Struct):
 
 
 _PEEK = msgspec.json.Decoder(_Peek)
-_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {
-    kind.struct: msgspec.json.Decoder(kind.struct) for kind in (*WATCHED, NAMESPACE)
-}
+_DECODERS: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(struct: type) -> msgspec.json.Decoder[Any]:
+    found = _DECODERS.get(struct)
+    if found is None:
+        found = _DECODERS[struct] = msgspec.json.Decoder(struct)
+    return found
 
 
 def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
@@ -74,7 +79,7 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
 
     null means absent, as it does in Go: such an object is decoded a second time without its nulls.
     """
-    decoder = _DECODERS[kind.struct]
+    decoder = _decoder(kind.struct)
     try:
         try:
             return decoder.decode(raw)

@@ -28,6 +28,8 @@ from scheduler.state.events import Action, ClusterEvent, Resource
 from scheduler.state.nodes import NodeTable
 from scheduler.state.object_events import node_update_events, pod_update_events
 from scheduler.state.podinfo import PodInfo, pod_info
+from scheduler.state.topology import TopologyIndex
+from scheduler.state.topology_workloads import WORKLOAD_KINDS, WorkloadState
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class ClusterState:
         self.pods: dict[str, Pod] = {}
         self.placements: dict[str, Placement] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.topology = TopologyIndex()
+        self.workloads = WorkloadState()
         self.version = 0
 
     def apply(self, change: Change) -> list[ClusterEvent]:
@@ -76,6 +80,9 @@ class ClusterState:
                 self.namespaces.pop(change.old.metadata.name, None)
             else:
                 self.namespaces[change.new.metadata.name] = change.new.metadata.labels
+            return []
+        if kind in WORKLOAD_KINDS:
+            self.workloads.apply(change)
             return []
         raise InternalError(f"no handler for changes of {kind}")
 
@@ -112,16 +119,20 @@ class ClusterState:
         placement = self.placements.pop(pod.uid, None)
         if placement is None:
             return []
-        self.nodes.remove_pod(placement.info, placement.node)
+        self._lift(placement)
         return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
 
     def _place(self, pod: Pod, node: str, *, assumed: bool) -> None:
         earlier = self.placements.pop(pod.uid, None)
         if earlier is not None:
-            self.nodes.remove_pod(earlier.info, earlier.node)
+            self._lift(earlier)
         info = pod_info(pod)
-        self.nodes.add_pod(info, node)
+        self.topology.pod_added(info, self.nodes.add_pod(info, node))
         self.placements[pod.uid] = Placement(info, node, assumed)
+
+    def _lift(self, placement: Placement) -> None:
+        self.nodes.remove_pod(placement.info, placement.node)
+        self.topology.pod_removed(placement.info)
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count ``pod`` on ``node`` from now on; the watch confirms it later, ``forget`` takes it back."""
@@ -137,7 +148,7 @@ class ClusterState:
             return []
         self.version += 1
         del self.placements[pod.uid]
-        self.nodes.remove_pod(placement.info, placement.node)
+        self._lift(placement)
         return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
 
     def assumed_count(self) -> int:
@@ -150,4 +161,5 @@ class ClusterState:
         for placement in self.placements.values():
             by_node.setdefault(placement.node, []).append(placement.info)
         self.nodes.verify(by_node)
+        self.topology.verify((info, self.nodes.row_with_pods(name)) for name, pods in by_node.items() for info in pods)
         self.devices.verify()

@@ -109,8 +109,8 @@ class NodeTable:
 
     # Pods
 
-    def add_pod(self, info: PodInfo, node_name: str) -> None:
-        """A Pod is on a node, known or not. A Pod with the same UID already there is replaced."""
+    def add_pod(self, info: PodInfo, node_name: str) -> int:
+        """A Pod is on a node, known or not; the row. A Pod with the same UID already there is replaced."""
         row = self._row_for(node_name)
         if info.uid in self._pods[row]:
             self._account_pod(self._pods[row].pop(info.uid), row, -1)
@@ -118,6 +118,7 @@ class NodeTable:
         self._account_pod(info, row, 1)
         self.version += 1
         self.dynamic_versions[row] = self.version
+        return row
 
     def remove_pod(self, info: PodInfo, node_name: str) -> bool:
         """A Pod left a node; False when no Pod with its UID was there."""
@@ -141,6 +142,10 @@ class NodeTable:
         """The row of a known node, None for unknown nodes and ghosts."""
         row = self._rows.get(name)
         return row if row is not None and self._nodes[row] is not None else None
+
+    def row_with_pods(self, name: str) -> int:
+        """The row that holds a node's Pods, that of a ghost included; KeyError without Pods and node."""
+        return self._rows[name]
 
     def node(self, row: int) -> Node:
         """The Node object of a row in ``order()``."""
