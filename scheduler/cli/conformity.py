@@ -5,6 +5,7 @@ docs/conformity.md describes the format and lists where our answers differ from 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -183,3 +184,13 @@ def main(kind: str) -> int:
         # The reader has gone; leave quietly and keep the interpreter from flushing into a closed pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The kind of case."""
+    parser.add_argument("kind", choices=sorted(COMMANDS), help="what the cases are about")
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Answer until the input ends."""
+    return main(arguments.kind)
