@@ -1,0 +1,220 @@
+"""Writes why a Pod waits into its PodScheduled condition, behind the binds.
+
+Per Pod the newest wish wins; an unchanged condition is not written. Few patches run at the same time, so that Bindings
+never wait for a connection. Source: kube-scheduler 1.37, updatePod after a failed attempt (spec 6.2, 6.3): strategic
+merge, 4 tries, conflicts included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from scheduler.api.bodies import STRATEGIC_MERGE_PATCH, pod_condition_patch, pod_nomination_patch
+from scheduler.api.core import Pod
+from scheduler.api.kinds import POD
+from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.edge.client import RETRY_FACTOR, RETRY_FIRST_S, RETRY_JITTER, TRIES_MAX, ApiClient, Sleep
+from scheduler.edge.errors import AnswerLost, Conflict, Invalid, NotFound, NotLeading
+from scheduler.edge.times import rfc3339_now
+from scheduler.errors import ClusterError
+
+WORKERS = 8
+REMEMBERED_MAX = 50_000
+POD_SCHEDULED = "PodScheduled"
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """What a Pod's status shall say. ``reason`` None: only the nomination changes."""
+
+    pod: Pod
+    reason: str | None
+    message: str
+    nominated: str | None
+
+    def same(self, other: _Wish) -> bool:
+        """True when both say the same about the same generation."""
+        return (self.reason, self.message, self.nominated, self.pod.metadata.generation) == (
+            other.reason,
+            other.message,
+            other.nominated,
+            other.pod.metadata.generation,
+        )
+
+
+class _Answer(msgspec.Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+
+
+def pod_scheduled(pod: Pod) -> Condition | None:
+    """The Pod's PodScheduled condition, None without one."""
+    return next((condition for condition in pod.status.conditions if condition.type == POD_SCHEDULED), None)
+
+
+class StatusWriter:
+    """``set_condition`` and ``nominate`` only note the wish; ``run`` is the task that writes."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        now: Callable[[], str] = rfc3339_now,
+        sleep: Sleep = asyncio.sleep,
+        rng: random.Random | None = None,
+        on_trouble: Callable[[str], None] = lambda text: None,
+        workers: int = WORKERS,
+    ) -> None:
+        self.failures = 0
+        self._client, self._now, self._sleep, self._rng = client, now, sleep, rng or random.Random()
+        self._on_trouble, self._workers = on_trouble, workers
+        self._wishes: OrderedDict[str, _Wish] = OrderedDict()
+        self._busy: set[str] = set()
+        self._written: OrderedDict[str, tuple[_Wish, int]] = OrderedDict()
+        self._wake, self._idle = asyncio.Event(), asyncio.Event()
+        self._idle.set()
+
+    def set_condition(self, pod: Pod, reason: str, message: str, nominated: str | None = None) -> None:
+        """Wish PodScheduled=False with ``reason`` and ``message``; ``nominated``: None keeps it, "" clears it."""
+        if nominated == pod.status.nominatedNodeName:
+            nominated = None
+        self._wish(_Wish(pod, reason, message, nominated))
+
+    def nominate(self, pod: Pod, node_name: str) -> None:
+        """Wish nominatedNodeName; "" clears it. A condition that waits to be written is written with it."""
+        waiting = self._wishes.get(pod.uid)
+        if waiting is not None and waiting.reason is not None:
+            self._wish(msgspec.structs.replace(waiting, nominated=node_name))
+        elif node_name != pod.status.nominatedNodeName:
+            self._wish(_Wish(pod, None, "", node_name))
+
+    def forget(self, pod_uid: str) -> None:
+        """The Pod is bound or gone: whatever waits to be said about it is no longer true."""
+        self._wishes.pop(pod_uid, None)
+        self._written.pop(pod_uid, None)
+
+    @property
+    def waiting(self) -> int:
+        """Pods whose status waits to be written."""
+        return len(self._wishes)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._work())
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until every wish is written; False when ``timeout_s`` passed first. For a graceful stop."""
+        try:
+            await asyncio.wait_for(self._idle.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def _wish(self, wish: _Wish) -> None:
+        uid = wish.pod.uid
+        if uid not in self._busy and self._needless(wish):
+            self._wishes.pop(uid, None)
+            return
+        self._wishes[uid] = wish
+        self._idle.clear()
+        self._wake.set()
+
+    def _needless(self, wish: _Wish) -> bool:
+        """True when the Pod says so already, or when we wrote it and the watch has not brought it back yet."""
+        pod = wish.pod
+        written = self._written.get(pod.uid)
+        if written is not None and _version(pod.metadata) < written[1]:
+            return written[0].same(wish)
+        if wish.nominated is not None and wish.nominated != pod.status.nominatedNodeName:
+            return False
+        if wish.reason is None:
+            return True
+        condition = pod_scheduled(pod)
+        return (
+            condition is not None
+            and (condition.status, condition.reason, condition.message) == ("False", wish.reason, wish.message)
+            and (condition.observedGeneration or 0) == pod.metadata.generation
+        )
+
+    async def _work(self) -> None:
+        while True:
+            wish = self._next()
+            if wish is None:
+                if not self._wishes and not self._busy:
+                    self._idle.set()
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            uid = wish.pod.uid
+            self._busy.add(uid)
+            try:
+                await self._write(wish)
+            finally:
+                self._busy.discard(uid)
+                self._wake.set()
+
+    def _next(self) -> _Wish | None:
+        """The oldest wish of a Pod nobody writes at the moment."""
+        while True:
+            uid = next((uid for uid in self._wishes if uid not in self._busy), None)
+            if uid is None:
+                return None
+            wish = self._wishes.pop(uid)
+            if not self._needless(wish):
+                return wish
+
+    async def _write(self, wish: _Wish) -> None:
+        pod = wish.pod
+        path = POD.path(pod.metadata.namespace, pod.metadata.name, "status")
+        body = self._body(wish)
+        for attempt in range(TRIES_MAX):
+            try:
+                answer = await self._client.call("PATCH", path, body, STRATEGIC_MERGE_PATCH)
+                self._remember(wish, answer.body)
+                return
+            except (NotFound, Invalid, NotLeading):
+                return  # the Pod is gone or another one, or we are no longer asked
+            except (Conflict, AnswerLost) as error:
+                if attempt + 1 == TRIES_MAX or pod.uid in self._wishes:
+                    self._failed(error)
+                    return
+                pause_s = RETRY_FIRST_S * RETRY_FACTOR**attempt
+                await self._sleep(pause_s * (1.0 + RETRY_JITTER * self._rng.random()))
+            except ClusterError as error:
+                self._failed(error)
+                return
+
+    def _failed(self, error: ClusterError) -> None:
+        self.failures += 1
+        self._on_trouble(f"a Pod's status was not written: {error}")
+
+    def _body(self, wish: _Wish) -> bytes:
+        if wish.reason is None:
+            return pod_nomination_patch(wish.pod, wish.nominated or "")
+        condition = pod_scheduled(wish.pod)
+        changes = condition is None or condition.status != "False"
+        return pod_condition_patch(
+            wish.pod, wish.reason, wish.message, self._now() if changes else None, wish.nominated
+        )
+
+    def _remember(self, wish: _Wish, body: bytes) -> None:
+        try:
+            version = _version(_ANSWER.decode(body).metadata)
+        except msgspec.DecodeError:
+            return
+        self._written[wish.pod.uid] = (wish, version)
+        self._written.move_to_end(wish.pod.uid)
+        if len(self._written) > REMEMBERED_MAX:
+            self._written.popitem(last=False)
+
+
+def _version(meta: ObjectMeta) -> int:
+    return int(meta.resourceVersion) if meta.resourceVersion.isdigit() else 0

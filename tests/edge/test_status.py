@@ -1,0 +1,152 @@
+"""The PodScheduled condition: written when it changes, newest wish first, never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from scheduler.api.core import Pod
+from scheduler.api.kinds import POD
+from scheduler.edge.client import ApiClient
+from scheduler.edge.status import StatusWriter, pod_scheduled
+from scheduler.embedded import EmbeddedServer, Fault
+from scheduler.embedded.faults import Action
+
+from .objects import load_pod, read_pod
+from .scripted import Sleeps
+
+
+class Now:
+    """The time of the next transition."""
+
+    def __init__(self) -> None:
+        self.text = "2026-11-29T10:00:00Z"
+
+    def __call__(self) -> str:
+        return self.text
+
+
+@pytest.fixture
+def now() -> Now:
+    return Now()
+
+
+@pytest.fixture
+async def writer(api: ApiClient, now: Now, sleeps: Sleeps) -> AsyncIterator[StatusWriter]:
+    made = StatusWriter(api, now=now, sleep=sleeps)
+    task = asyncio.create_task(made.run())
+    yield made
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def patches(server: EmbeddedServer) -> int:
+    return sum(1 for entry in server.audit.writes(kind="pods") if entry.call.subresource == "status")
+
+
+async def test_condition_and_nomination(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter, now: Now
+) -> None:
+    """The condition carries reason, full message and generation; the transition time moves only with the status."""
+    writer.set_condition(load_pod(embedded), "Unschedulable", "x" * 3000, nominated="n1")
+    assert await writer.drain(5)
+    pod = await read_pod(api)
+    condition = pod_scheduled(pod)
+    assert condition is not None
+    assert (condition.status, condition.reason, condition.message) == ("False", "Unschedulable", "x" * 3000)
+    assert condition.observedGeneration == pod.metadata.generation
+    assert condition.lastTransitionTime == now.text
+    assert pod.status.nominatedNodeName == "n1"
+    now.text = "2026-11-29T11:00:00Z"
+    writer.set_condition(pod, "SchedulerError", "other", nominated="")
+    assert await writer.drain(5)
+    pod = await read_pod(api)
+    condition = pod_scheduled(pod)
+    assert condition is not None
+    assert (condition.reason, condition.message) == ("SchedulerError", "other")
+    assert condition.lastTransitionTime == "2026-11-29T10:00:00Z"
+    assert pod.status.nominatedNodeName == ""
+
+
+async def test_unchanged_condition_is_not_written(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """Neither when the Pod says so already, nor while the watch has not yet brought our own write back."""
+    old = load_pod(embedded)
+    for _ in range(3):
+        writer.set_condition(old, "Unschedulable", "same")
+        await writer.drain(5)
+    writer.set_condition(await read_pod(api), "Unschedulable", "same", nominated="")
+    await writer.drain(5)
+    assert patches(embedded) == 1
+
+
+async def test_newest_wish_wins(embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter) -> None:
+    """While one patch is under way, only the last of several wishes follows it."""
+    embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
+    pod = load_pod(embedded)
+    writer.set_condition(pod, "Unschedulable", "0")
+    await asyncio.sleep(0.03)
+    for number in range(1, 20):
+        writer.set_condition(pod, "Unschedulable", str(number))
+    await writer.drain(5)
+    condition = pod_scheduled(await read_pod(api))
+    assert condition is not None
+    assert condition.message == "19"
+    assert patches(embedded) == 2
+
+
+async def test_wish_back_to_the_old_state_during_a_write(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """What the Pod said before a write under way is not taken for what it says after it."""
+    writer.set_condition(load_pod(embedded), "Unschedulable", "a")
+    await writer.drain(5)
+    pod = await read_pod(api)
+    embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
+    writer.set_condition(pod, "Unschedulable", "b")
+    await asyncio.sleep(0.03)
+    writer.set_condition(pod, "Unschedulable", "a")
+    await writer.drain(5)
+    condition = pod_scheduled(await read_pod(api))
+    assert condition is not None
+    assert condition.message == "a"
+
+
+async def test_recreated_or_deleted_pod_is_left_alone(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """A Pod of the same name with another uid gets nothing; a missing one is no trouble."""
+    old = load_pod(embedded)
+    await api.call("DELETE", POD.path("default", "p"))
+    writer.set_condition(old, "Unschedulable", "late")
+    await writer.drain(5)
+    load_pod(embedded)
+    writer.set_condition(old, "Unschedulable", "late")
+    await writer.drain(5)
+    assert pod_scheduled(await read_pod(api)) is None
+    assert writer.failures == 0
+
+
+async def test_forgotten_wish_is_not_written(embedded: EmbeddedServer, api: ApiClient) -> None:
+    """A Pod that got bound meanwhile is not called unschedulable."""
+    writer = StatusWriter(api)
+    pod = load_pod(embedded)
+    writer.set_condition(pod, "Unschedulable", "no longer true")
+    writer.forget(pod.uid)
+    assert writer.waiting == 0
+
+
+@pytest.mark.parametrize("code", [409, 429, 500, 503])
+async def test_passing_refusals(embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter, code: int) -> None:
+    """Refusals that pass are repeated, conflicts included."""
+    pods: list[Pod] = [load_pod(embedded, name) for name in ("p", "q")]
+    embedded.faults.add(Fault(Action.ANSWER, verb="patch", kind="pods", code=code, times=2))
+    for pod in pods:
+        writer.set_condition(pod, "Unschedulable", "m")
+    assert await writer.drain(5)
+    for name in ("p", "q"):
+        assert pod_scheduled(await read_pod(api, name)) is not None
