@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.default_binder import DefaultBinder
+from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.node_affinity import NodeAffinity
 from plugins.node_name import NodeName
@@ -24,6 +25,7 @@ DEFAULT_PLUGINS: dict[str, PluginFactory] = {
     "NodeAffinity": NodeAffinity,
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
+    "DynamicResources": DynamicResources,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,

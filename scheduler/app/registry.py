@@ -8,7 +8,6 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from plugins.registry import DEFAULT_PLUGINS
-
 from scheduler.errors import ConfigError
 from scheduler.framework.points import points_of
 

@@ -33,6 +33,7 @@ SILENCE_TIMEOUT_S = 150.0  # the server sends a bookmark about once a minute; tw
 SHORT_WATCH_S = 1.0
 SHORT_WATCH_PAUSE_S = 0.1
 UNKNOWN_KIND_PAUSE_S = 60.0
+RECONCILE_WAIT_S = 90.0
 
 
 class _Meta(msgspec.Struct):
@@ -183,6 +184,47 @@ class Reflector:
                 continue
             objects[decoded.metadata.key] = decoded
         return objects, revision
+
+    async def reconcile(self) -> int:
+        """Compare the copy with a fresh LIST and deliver what the watch missed; how many objects that were.
+
+        A difference may be merely under way: then the watch is first let reach the LIST's revision (a bookmark comes
+        about once a minute). Raises ClusterError.
+        """
+        listed, revision = await self.list_all()
+        if not self._missed(listed, revision):
+            return 0
+        if not await self.wait_revision(revision, RECONCILE_WAIT_S):
+            raise ClusterError(f"the watch did not reach revision {revision}")
+        changes = self._missed(listed, revision)
+        for change in changes:
+            key = (change.new or change.old).metadata.key
+            if change.new is None:
+                self.store.pop(key, None)
+            else:
+                self.store[key] = change.new
+        if changes:
+            self._sink.deliver(changes, self.revision)
+        return len(changes)
+
+    def _missed(self, listed: dict[str, Any], revision: int) -> list[Change]:
+        """What the copy lacks of a LIST at ``revision``. Objects newer in the copy are left alone."""
+        changes = [
+            Change(self.kind, old, None, revision, True)
+            for key, old in self.store.items()
+            if key not in listed and _revision(old.metadata.resourceVersion) <= revision
+        ]
+        for key, new in listed.items():
+            known = self.store.get(key)
+            if known is None:
+                if self.revision <= revision:  # else it may have been deleted since: the next pass tells
+                    changes.append(Change(self.kind, None, new, revision, True))
+            elif _revision(known.metadata.resourceVersion) < _revision(new.metadata.resourceVersion):
+                same = known.metadata.uid == new.metadata.uid
+                if not same:
+                    changes.append(Change(self.kind, known, None, revision, True))
+                changes.append(Change(self.kind, known if same else None, new, revision, True))
+        return changes
 
     # LIST
 

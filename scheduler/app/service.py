@@ -1,0 +1,198 @@
+"""One running scheduler: state, queue, profiles, watches, commits and reports, wired to one API server.
+
+``Service`` knows nothing of signals, files or HTTP servers; ``run`` adds those, the demo and tests use it as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from scheduler.api.changes import Change
+from scheduler.api.kinds import (
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
+    NODE,
+    POD,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Kind,
+)
+from scheduler.app.profiles import build_profiles, queue_hooks
+from scheduler.config import SchedulerConfig
+from scheduler.dra.features import Features
+from scheduler.edge.binder import Binder
+from scheduler.edge.claims import ClaimWriter
+from scheduler.edge.client import ApiClient
+from scheduler.edge.commit import Committer
+from scheduler.edge.events import EventRecorder
+from scheduler.edge.loop import SchedulingLoop
+from scheduler.edge.reconcile import Reconciler
+from scheduler.edge.reflector import BadObject, Reflector
+from scheduler.edge.reports import AttemptReports, Log
+from scheduler.edge.status import StatusWriter
+from scheduler.framework.status import Status
+from scheduler.queue.hooks import QueueObserver
+from scheduler.queue.pod import Place, QueuedPod
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.state.cluster import ClusterState
+from scheduler.state.events import ClusterEvent
+
+PODS_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
+DRAIN_TIMEOUT_S = 5.0
+
+
+class _Observer(QueueObserver):
+    """Passes on what the queue tells."""
+
+    def __init__(self, incoming: Callable[[Place, str], None]) -> None:
+        self._incoming = incoming
+        self.on_gated: Callable[[QueuedPod, Status], None] = lambda queued, status: None
+
+    def incoming(self, place: Place, event_label: str) -> None:
+        self._incoming(place, event_label)
+
+    def gated(self, queued: QueuedPod, status: Status) -> None:
+        self.on_gated(queued, status)
+
+
+class Service:
+    """Everything one replica runs. ``start`` begins to watch, ``run`` decides until ``stop``, ``close`` ends it all.
+
+    ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called at least once a second.
+    """
+
+    def __init__(
+        self,
+        config: SchedulerConfig,
+        client: ApiClient,
+        meter: Any,
+        log: Log,
+        *,
+        clock: Callable[[], float],
+        instance: Callable[[str], str],
+        feature_gates: Mapping[str, bool] | None = None,
+        may_decide: Callable[[], bool] = lambda: True,
+        beat: Callable[[], None] = lambda: None,
+        verify_caches: bool = False,
+        max_unschedulable_s: float = 300.0,
+        reconcile_s: float = 300.0,
+    ) -> None:
+        self.config, self.client, self.meter, self.log = config, client, meter, log
+        features = Features.from_gates(feature_gates or {})
+        self.state = ClusterState(features)
+        self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features)
+        observer = _Observer(meter.incoming)
+        self.queue = SchedulingQueue(
+            queue_hooks(self.profiles),
+            next(iter(self.profiles.values())).queue_sort.sort_key,
+            config.pod_initial_backoff_s,
+            config.pod_max_backoff_s,
+            max_unschedulable_s,
+            observer,
+        )
+        self.recorder = EventRecorder(client, on_trouble=self._trouble)
+        self.status = StatusWriter(client, on_trouble=self._trouble)
+        self.reflectors = {kind.name: self._reflector(kind) for kind in _KINDS}
+        reports = AttemptReports(self.recorder, self.status, meter, log, instance)
+        self.committer = Committer(
+            self.state,
+            ClaimWriter(client),
+            Binder(client),
+            self.reflectors[RESOURCE_CLAIM.name],
+            self._own_events,
+        )
+        self.committer.on_wait = reports.waiting
+        self.loop = SchedulingLoop(
+            self.state,
+            self.queue,
+            self.profiles,
+            self.committer,
+            reports,
+            clock=clock,
+            may_decide=lambda: self.synced and may_decide(),
+            beat=beat,
+            verify_caches=verify_caches,
+        )
+        observer.on_gated = self.loop.note_gated
+        self.reconciler = Reconciler(
+            list(self.reflectors.values()), self.loop.check, meter.repaired, self._trouble, interval_s=reconcile_s
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def synced(self) -> bool:
+        """True once every kind has been listed: before that nothing is decided."""
+        return all(reflector.synced.is_set() for reflector in self.reflectors.values())
+
+    def deliver(self, batch: list[Change], revision: int) -> None:
+        """The sink of all reflectors (the loop exists only after them)."""
+        self.loop.deliver(batch, revision)
+
+    def _own_events(self, events: Iterable[ClusterEvent]) -> None:
+        self.loop.move(events)
+
+    def _reflector(self, kind: Kind) -> Reflector:
+        return Reflector(
+            self.client,
+            kind,
+            self,
+            field_selector=PODS_SELECTOR if kind is POD else "",
+            optional=kind is DEVICE_TAINT_RULE,
+            on_bad_object=self._bad_object,
+            on_trouble=self._trouble,
+        )
+
+    def _bad_object(self, bad: BadObject) -> None:
+        self.meter.bad_object(bad.kind.name)
+        self.log.error("undecodable object", kind=bad.kind.name, object=bad.key, problem=bad.problem, kept=bad.kept)
+
+    def _trouble(self, text: str) -> None:
+        self.log.warning("trouble", message=text)
+
+    def start(self) -> None:
+        """Begin to watch and to write events and conditions."""
+        for work in (
+            *(reflector.run() for reflector in self.reflectors.values()),
+            self.recorder.run(),
+            self.status.run(),
+            self.reconciler.run(),
+        ):
+            self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def wait_synced(self) -> None:
+        """Until every kind has been listed once; then long-lived objects leave the garbage collector's sight."""
+        for reflector in self.reflectors.values():
+            await reflector.synced.wait()
+        gc.collect()
+        gc.freeze()
+
+    async def run(self) -> None:
+        """Decide until ``stop``; what is being written then is finished. A background task that dies ends it too."""
+        deciding = asyncio.get_running_loop().create_task(self.loop.run())
+        await asyncio.wait([deciding, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        if not deciding.done():
+            self.loop.stop()
+        await deciding
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    def stop(self) -> None:
+        """Take no further Pod. ``run`` returns once every commit under way has ended."""
+        self.loop.stop()
+
+    async def close(self, drain: bool = True) -> None:
+        """Write what is still to be said (``drain``), then end every task."""
+        if drain:
+            await self.status.drain(DRAIN_TIMEOUT_S)
+            await self.recorder.drain(DRAIN_TIMEOUT_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+_KINDS = (NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS, DEVICE_TAINT_RULE)

@@ -1,0 +1,65 @@
+"""Now and then compares what we hold with a fresh LIST and repairs the difference.
+
+A watch that silently lost an event would keep room taken, or a device free, for ever. What was wrong is repaired
+through the same path as watch events, and counted: a number above zero is a fault to look for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from scheduler.edge.client import Sleep
+from scheduler.edge.reflector import Reflector
+from scheduler.errors import ClusterError, InternalError
+
+INTERVAL_S = 300.0
+
+
+class Reconciler:
+    """Compares one kind after the other, then asks the state to recompute itself.
+
+    ``check`` raises InternalError when a derived number is wrong. ``repaired(kind, count)`` and ``on_trouble(text)``
+    are told. One pass costs one LIST per kind, every ``interval_s``.
+    """
+
+    def __init__(
+        self,
+        reflectors: Sequence[Reflector],
+        check: Callable[[], None],
+        repaired: Callable[[str, int], None],
+        on_trouble: Callable[[str], None],
+        *,
+        interval_s: float = INTERVAL_S,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._reflectors, self._check, self._repaired = reflectors, check, repaired
+        self._on_trouble, self._interval_s, self._sleep = on_trouble, interval_s, sleep
+
+    async def run(self) -> None:
+        """For ever; nothing the server or the state does ends it."""
+        while True:
+            await self._sleep(self._interval_s)
+            await self.reconcile()
+
+    async def reconcile(self) -> int:
+        """One pass; how many objects had to be repaired."""
+        total = 0
+        for reflector in self._reflectors:
+            if not reflector.synced.is_set():
+                continue
+            try:
+                count = await reflector.reconcile()
+            except ClusterError as error:
+                self._on_trouble(f"reconcile of {reflector.kind.resource}: {error}")
+                continue
+            if count:
+                self._on_trouble(f"reconcile of {reflector.kind.resource}: {count} objects repaired")
+                self._repaired(reflector.kind.name, count)
+                total += count
+        try:
+            self._check()
+        except InternalError as error:
+            self._on_trouble(str(error))
+            self._repaired("derived", 1)
+        return total
