@@ -1,0 +1,82 @@
+"""Logging: one wide line per attempt, text for people, JSON for machines, always on standard error.
+
+Nothing below the edge logs. Foreign libraries log through the standard module; their warnings are shown in the same
+format. ``-v`` counts as in Kubernetes: 0..3 say what happened, 4 and more add detail.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+
+DETAIL_VERBOSITY = 4
+FOREIGN_VERBOSITY = 8
+
+Format = Literal["text", "json"]
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def _serialize(event: MutableMapping[str, Any], **_: Any) -> str:
+    return _encoder.encode(event).decode()
+
+
+def configure_logging(format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
+    """Set up structlog and the standard logging module for this process. Colours only on a terminal."""
+    target = stream if stream is not None else sys.stderr
+    level = logging.DEBUG if verbosity >= DETAIL_VERBOSITY else logging.INFO
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if format == "json" else "timestamp"),
+    ]
+    if format == "json":
+        # The text renderer formats tracebacks itself.
+        shared.append(structlog.processors.format_exc_info)
+    renderer = _renderer(format, target.isatty())
+    structlog.configure(
+        processors=[*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=target),
+        cache_logger_on_first_use=False,
+    )
+    _configure_foreign(shared, renderer, target, verbosity)
+
+
+def _renderer(format: Format, colors: bool) -> structlog.typing.Processor:
+    if format == "json":
+        return structlog.processors.JSONRenderer(serializer=_serialize)
+    return structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False)
+
+
+def _configure_foreign(
+    shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor, target: TextIO, verbosity: int
+) -> None:
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, _name_logger],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.DEBUG if verbosity >= FOREIGN_VERBOSITY else logging.WARNING)
+
+
+def _name_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    record = event.get("_record")
+    if record is not None:
+        event["logger"] = record.name
+    return event
+
+
+def get_logger(component: str) -> structlog.typing.FilteringBoundLogger:
+    """A logger that names its ``component`` in every line."""
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(component=component)
+    return logger

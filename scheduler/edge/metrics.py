@@ -1,0 +1,241 @@
+"""Metrics: upstream's names, labels and buckets first, then our own under ``dra_scheduler_``.
+
+Source: kube-scheduler 1.37 metrics (spec 11.1), client-go's rest_client_* and leader_election_*. Buckets written
+exp(a, f, n) there are a, a*f, ... n of them, and +Inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from scheduler import __version__
+
+ATTEMPTS_LABEL_MAX = 15
+QUEUES = ("active", "backoff", "unschedulable", "gated")
+
+
+def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bucket borders first, first*factor, ...; rounded to what Go prints."""
+    return tuple(float(f"{first * factor**power:.15g}") for power in range(count))
+
+
+def attempts_label(attempts: int) -> str:
+    """1..14 as they are, then ``15+``."""
+    return str(attempts) if attempts < ATTEMPTS_LABEL_MAX else f"{ATTEMPTS_LABEL_MAX}+"
+
+
+class Metrics:
+    """All metrics of one scheduler in a registry of its own, so that several can live in one process."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library ships it without annotations
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._scheduling()
+        self._queueing()
+        self._preemption_and_cache()
+        self._client()
+        self._own()
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=tuple(buckets), registry=self.registry)
+
+    def _scheduling(self) -> None:
+        self.schedule_attempts = self._counter(
+            "scheduler_schedule_attempts_total",
+            "Attempts by result: scheduled, unschedulable, error.",
+            "result",
+            "profile",
+        )
+        self.attempt_duration = self._histogram(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "Duration of an attempt: algorithm and binding.",
+            exponential(0.001, 2, 15),
+            "result",
+            "profile",
+        )
+        self.algorithm_duration = self._histogram(
+            "scheduler_scheduling_algorithm_duration_seconds", "Duration of the algorithm.", exponential(0.001, 2, 15)
+        )
+        self.extension_point_duration = self._histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Duration of all plugins of an extension point.",
+            exponential(0.0001, 2, 12),
+            "extension_point",
+            "status",
+            "profile",
+        )
+        self.plugin_duration = self._histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Duration of one plugin at one extension point, sampled.",
+            exponential(0.00001, 1.5, 20),
+            "plugin",
+            "extension_point",
+            "status",
+        )
+        self.plugin_evaluations = self._counter(
+            "scheduler_plugin_evaluation_total", "Plugin runs.", "plugin", "extension_point", "profile"
+        )
+        self.sli_duration = self._histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From the first entry into the active queue until bound.",
+            exponential(0.01, 2, 20),
+            "attempts",
+        )
+        self.pod_attempts = self._histogram(
+            "scheduler_pod_scheduling_attempts", "Attempts a bound Pod needed.", exponential(1, 2, 5)
+        )
+        self.permit_wait = self._histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "Time spent waiting at Permit.",
+            exponential(0.001, 2, 15),
+            "result",
+        )
+        self.binding_conditions = self._counter(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Allocations that waited for binding conditions.",
+            "profile",
+            "driver",
+            "status",
+        )
+        self.binding_conditions_wait = self._histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time spent waiting for binding conditions.",
+            exponential(0.1, 2, 14),
+            "profile",
+            "driver",
+            "status",
+        )
+
+    def _queueing(self) -> None:
+        self.pending_pods = self._gauge("scheduler_pending_pods", "Waiting Pods by queue.", "queue")
+        for queue in QUEUES:
+            self.pending_pods.labels(queue)
+        self.queued_entities = self._gauge("scheduler_queued_entities", "Waiting entities.", "queue", "type")
+        self.queue_incoming = self._counter(
+            "scheduler_queue_incoming_pods_total", "Pods entering a queue, by event.", "queue", "event"
+        )
+        self.queue_incoming_entities = self._counter(
+            "scheduler_queue_incoming_entities_total", "Entities entering a queue, by event.", "queue", "event", "type"
+        )
+        self.unschedulable_pods = self._gauge(
+            "scheduler_unschedulable_pods", "Unschedulable Pods by the plugin that rejected them.", "plugin", "profile"
+        )
+        self.inflight_events = self._gauge("scheduler_inflight_events", "Events kept for Pods in flight.", "event")
+        self.scheduled_after_flush = self._counter(
+            "scheduler_pod_scheduled_after_flush_total", "Pods bound after the periodic flush moved them."
+        )
+        self.event_handling_duration = self._histogram(
+            "scheduler_event_handling_duration_seconds", "Duration of one event.", exponential(0.0001, 2, 12), "event"
+        )
+        self.hint_duration = self._histogram(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Duration of one queueing hint.",
+            exponential(0.00001, 1.5, 20),
+            "plugin",
+            "event",
+            "hint",
+        )
+        self.prehint_evaluations = self._counter(
+            "scheduler_pre_queueing_hint_evaluations_total", "Pre-hint evaluations.", "plugin", "result"
+        )
+
+    def _preemption_and_cache(self) -> None:
+        self.preemption_victims = self._histogram(
+            "scheduler_preemption_victims", "Victims of one preemption.", exponential(1, 2, 7)
+        )
+        self.preemption_attempts = self._counter("scheduler_preemption_attempts_total", "Preemption attempts.")
+        self.cache_size = self._gauge(
+            "scheduler_cache_size", "Objects in the cache: nodes, pods, assumed_pods.", "type"
+        )
+        self.goroutines = self._gauge("scheduler_goroutines", "Work under way by operation.", "operation")
+
+    def _client(self) -> None:
+        self.requests = self._counter(
+            "rest_client_requests_total", "Requests to the API server.", "code", "host", "method"
+        )
+        self.request_duration = self._histogram(
+            "rest_client_request_duration_seconds",
+            "Duration of requests to the API server.",
+            (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
+            "host",
+            "verb",
+        )
+        self.leader = self._gauge("leader_election_master_status", "1 while this replica leads.", "name")
+        self.build_info = self._gauge("dra_scheduler_build_info", "1, with our version.", "version")
+        self.build_info.labels(__version__).set(1)
+
+    def _own(self) -> None:
+        self.lost_races = self._counter(
+            "dra_scheduler_lost_races_total", "Decisions given up because another scheduler was first.", "profile"
+        )
+        self.foreign_overlaps = self._counter(
+            "dra_scheduler_foreign_overlaps_total", "Devices of ours that another scheduler gave away later."
+        )
+        self.repairs = self._counter(
+            "dra_scheduler_reconcile_repairs_total",
+            "Differences between state and a LIST that were repaired.",
+            "resource",
+        )
+        self.ignored_slices = self._gauge("dra_scheduler_ignored_slices", "ResourceSlices in no usable pool.", "reason")
+        self.bad_objects = self._counter(
+            "dra_scheduler_bad_objects_total", "Objects that could not be decoded.", "resource"
+        )
+        self.internal_errors = self._counter(
+            "dra_scheduler_internal_errors_total", "Faults of ours that cost a Pod its attempt."
+        )
+        self.binds = self._counter("dra_scheduler_bind_results_total", "Bindings by result.", "result")
+        self.claim_writes = self._counter(
+            "dra_scheduler_claim_writes_total", "Claim writes by operation and result.", "operation", "result"
+        )
+        self.verify_duration = self._histogram(
+            "dra_scheduler_verify_duration_seconds",
+            "From the status write until the claim watch has passed it.",
+            exponential(0.001, 2, 15),
+        )
+        self.watch_failures = self._counter(
+            "dra_scheduler_watch_failures_total", "Lists and watches that failed and were retried.", "resource"
+        )
+        self.relists = self._counter("dra_scheduler_relists_total", "Lists after the first one.", "resource")
+        self.events_dropped = self._counter("dra_scheduler_events_dropped_total", "Events that were never written.")
+        self.loop_age = self._gauge("dra_scheduler_loop_beat_age_seconds", "Seconds since the loop last turned.")
+        self.plugin_errors = self._counter(
+            "dra_scheduler_plugin_errors_total", "Attempts that a plugin's failure cost.", "plugin", "extension_point"
+        )
+
+    def attempt(self, result: str, profile: str, duration_s: float) -> None:
+        """An attempt ended: scheduled, unschedulable or error."""
+        self.schedule_attempts.labels(result, profile).inc()
+        self.attempt_duration.labels(result, profile).observe(duration_s)
+
+    def pod_bound(self, attempts: int, since_first_s: float) -> None:
+        """A Pod was bound at its ``attempts``-th attempt."""
+        self.pod_attempts.observe(attempts)
+        self.sli_duration.labels(attempts_label(attempts)).observe(since_first_s)
+
+    def request_seen(self, host: str, method: str, status: int, duration_s: float) -> None:
+        """A request to the API server ended; status 0: without an answer (client-go says ``<error>``)."""
+        self.requests.labels(str(status) if status else "<error>", host, method).inc()
+        self.request_duration.labels(host, method).observe(duration_s)
+
+    def render(self) -> tuple[bytes, str]:
+        """The text exposition and its content type."""
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -1,0 +1,123 @@
+"""Finding the API server: kubeconfig with tokens, certificates and exec plugins, in-cluster files, plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler.edge.credentials import Access, find_access, from_kubeconfig
+from scheduler.errors import ConfigError
+
+
+def write_kubeconfig(path: Path, user: dict[str, Any], server: str = "https://host:6443/prefix") -> Path:
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": server, "insecure-skip-tls-verify": True}}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_token_and_address(tmp_path: Path) -> None:
+    """Address with path prefix, TLS settings and bearer token come from the file."""
+    access = await find_access(str(write_kubeconfig(tmp_path / "k", {"token": "abc"})))
+    assert access.server == "https://host:6443/prefix"
+    assert access.authorization() == "Bearer abc"
+    assert access.tls is not None
+    assert access.tls.verify_mode == ssl.CERT_NONE
+
+
+async def test_plain_http_without_credentials(tmp_path: Path) -> None:
+    """The embedded server needs neither TLS nor a user."""
+    access = await find_access(str(write_kubeconfig(tmp_path / "k", {}, "http://127.0.0.1:1234")))
+    assert access.tls is None
+    assert access.authorization() == ""
+
+
+async def test_exec_plugin_is_run_and_renewed(tmp_path: Path) -> None:
+    """The plugin's token is used; once it has expired, renewal asks again."""
+    counter = tmp_path / "count"
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "import json, pathlib\n"
+        f"file = pathlib.Path({str(counter)!r})\n"
+        "n = int(file.read_text()) + 1 if file.exists() else 1\n"
+        "file.write_text(str(n))\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',\n"
+        "  'status': {'token': f't{n}', 'expirationTimestamp': '2020-01-01T00:00:00Z'}}))\n"
+    )
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(plugin)],
+            "interactiveMode": "Never",
+        }
+    }
+    access = await from_kubeconfig(str(write_kubeconfig(tmp_path / "k", user)))
+    assert access.authorization() == "Bearer t1"
+    assert access.renewable
+    await access.renew()
+    assert access.authorization() == "Bearer t2"
+    plugin.write_text("raise SystemExit(3)")
+    said: list[str] = []
+    task = asyncio.create_task(access.keep_renewed(0.01, said.append))
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if said:
+            break
+    task.cancel()
+    assert "not renewed" in said[0]
+    assert access.authorization() == "Bearer t2"
+
+
+async def test_broken_client_certificate(tmp_path: Path) -> None:
+    """Certificate data that is no certificate is a clear error about the kubeconfig."""
+    wrong = {"client-certificate-data": base64.b64encode(b"no pem").decode(), "client-key-data": "bm8="}
+    with pytest.raises(ConfigError, match="kubeconfig"):
+        await from_kubeconfig(str(write_kubeconfig(tmp_path / "k", wrong)))
+
+
+async def test_missing_and_broken_files(tmp_path: Path) -> None:
+    """The error names the file."""
+    with pytest.raises(ConfigError, match="does not exist"):
+        await find_access(str(tmp_path / "none"))
+    broken = tmp_path / "broken"
+    broken.write_text("a: [")
+    with pytest.raises(ConfigError, match="broken"):
+        await find_access(str(broken))
+
+
+def test_token_file_is_read_again(tmp_path: Path) -> None:
+    """A rotated token is used after a minute, or at once after a 401; a missing file keeps the old one."""
+    file, now_s = tmp_path / "token", [0.0]
+    file.write_text("one\n")
+    access = Access("https://host", token_file=file, clock=lambda: now_s[0])
+    assert access.authorization() == "Bearer one"
+    file.write_text("two")
+    assert access.authorization() == "Bearer one"
+    access.forget_token()
+    assert access.authorization() == "Bearer two"
+    file.unlink()
+    now_s[0] = 61.0
+    assert access.authorization() == "Bearer two"

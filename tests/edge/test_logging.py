@@ -1,0 +1,63 @@
+"""Log lines: JSON for machines, text for people, foreign loggers in the same form."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from scheduler.edge.logging import configure_logging, get_logger
+
+
+@pytest.fixture(autouse=True)
+def _restore() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_json_lines() -> None:
+    """One object per line with level, time, component and fields; odd values become text."""
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+    get_logger("loop").info("attempt", pod="ns/p", node=None, odd={1}, error=ValueError("x"))
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["component"], line["level"], line["pod"]) == ("attempt", "loop", "info", "ns/p")
+    assert line["ts"].endswith("Z")
+    assert line["error"] == "x"
+
+
+def test_exceptions_and_foreign_loggers() -> None:
+    """A traceback is a field; a library's warning is a line of ours, its chatter is not shown."""
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        get_logger("loop").exception("failed")
+    logging.getLogger("aiohttp.client").warning("odd %s", "thing")
+    logging.getLogger("aiohttp.client").info("chatter")
+    ours, foreign = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert "ValueError: broken" in ours["exception"]
+    assert (foreign["event"], foreign["logger"], foreign["level"]) == ("odd thing", "aiohttp.client", "warning")
+
+
+def test_text_and_verbosity() -> None:
+    """Details appear from -v=4 on; no colour codes off a terminal."""
+    stream = io.StringIO()
+    configure_logging("text", verbosity=3, stream=stream)
+    get_logger("loop").debug("hidden")
+    configure_logging("text", verbosity=4, stream=stream)
+    get_logger("loop").debug("shown", pod="ns/p")
+    text = stream.getvalue()
+    assert "hidden" not in text
+    assert "shown" in text
+    assert "pod=ns/p" in text
+    assert "\x1b" not in text

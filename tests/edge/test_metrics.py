@@ -1,0 +1,71 @@
+"""Metrics keep upstream's names, labels and buckets."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler.edge.metrics import Metrics, attempts_label, exponential
+
+
+def families(metrics: Metrics) -> dict[str, tuple[str, set[str]]]:
+    """Type and label names per family, as a scraper reads them."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    for family in text_string_to_metric_families(metrics.render()[0].decode()):
+        labels = {label for sample in family.samples for label in sample.labels}
+        found[family.name] = (family.type, labels)
+    return found
+
+
+def test_names_labels_and_types_of_upstream() -> None:
+    """What dashboards for kube-scheduler read is there under the same name."""
+    metrics = Metrics()
+    metrics.attempt("scheduled", "dra-scheduler", 0.01)
+    metrics.pod_bound(20, 3.0)
+    metrics.extension_point_duration.labels("Filter", "Success", "dra-scheduler").observe(0.001)
+    metrics.plugin_duration.labels("NodeName", "Filter", "Success").observe(0.001)
+    metrics.queue_incoming.labels("active", "PodAdd").inc()
+    metrics.cache_size.labels("nodes").set(3)
+    metrics.request_seen("h", "POST", 201, 0.01)
+    found = families(metrics)
+    assert found["scheduler_schedule_attempts"] == ("counter", {"result", "profile"})
+    assert found["scheduler_scheduling_attempt_duration_seconds"] == ("histogram", {"result", "profile", "le"})
+    assert found["scheduler_framework_extension_point_duration_seconds"] == (
+        "histogram",
+        {"extension_point", "status", "profile", "le"},
+    )
+    assert found["scheduler_plugin_execution_duration_seconds"][1] == {"plugin", "extension_point", "status", "le"}
+    assert found["scheduler_pending_pods"] == ("gauge", {"queue"})
+    assert found["scheduler_queue_incoming_pods"] == ("counter", {"queue", "event"})
+    assert found["scheduler_pod_scheduling_sli_duration_seconds"] == ("histogram", {"attempts", "le"})
+    assert found["scheduler_cache_size"] == ("gauge", {"type"})
+    assert found["rest_client_requests"] == ("counter", {"code", "host", "method"})
+    text = metrics.render()[0].decode()
+    assert 'scheduler_pod_scheduling_sli_duration_seconds_count{attempts="15+"} 1.0' in text
+    assert "_created" not in text
+    assert "scheduler_schedule_attempts_total{" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "factor", "count", "borders"),
+    [(0.001, 2, 15, (0.001, 0.002, 16.384)), (1, 2, 5, (1, 2, 16)), (0.00001, 1.5, 20, (1e-05, 1.5e-05, None))],
+)
+def test_buckets(first: float, factor: float, count: int, borders: tuple[float | None, ...]) -> None:
+    """exp(a, f, n) has n borders and no rounding noise."""
+    made = exponential(first, factor, count)
+    assert len(made) == count
+    assert made[:2] == borders[:2]
+    assert borders[2] is None or made[-1] == borders[2]
+
+
+def test_attempts_label_is_bounded() -> None:
+    """1 to 14, then 15+."""
+    assert [attempts_label(number) for number in (1, 14, 15, 900)] == ["1", "14", "15+", "15+"]
+
+
+def test_two_schedulers_in_one_process() -> None:
+    """Registries are separate."""
+    first, second = Metrics(), Metrics()
+    first.binds.labels("bound").inc()
+    assert 'dra_scheduler_bind_results_total{result="bound"} 1.0' in first.render()[0].decode()
+    assert 'result="bound"' not in second.render()[0].decode()
