@@ -81,6 +81,11 @@ def _leader_election(fields: Fields, warnings: list[str]) -> LeaderElection:
 
 
 def _client_connection(fields: Fields, problems: Problems, warnings: list[str]) -> ClientConnection:
+    if fields.has("qps") or fields.has("burst"):
+        warnings.append(
+            "clientConnection.qps and burst do not slow dra-scheduler down: the API server's own priority and fairness"
+            " decides"
+        )
     connection = ClientConnection(
         kubeconfig=fields.text("kubeconfig"),
         accept_content_types=fields.text("acceptContentTypes"),

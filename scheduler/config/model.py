@@ -39,9 +39,8 @@ class LeaderElection:
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """clientConnection. ``qps`` None: not written, no limit on our side (the API server's own fairness decides).
-
-    ``qps`` <= 0 when written means no limit, as in client-go. ``burst`` counts only with a limit.
+    """clientConnection. ``qps`` (None: not written) and ``burst`` are read and checked, but there is no limit on our
+    side: the API server's priority and fairness decides (a listed difference).
     """
 
     kubeconfig: str = ""

@@ -84,7 +84,8 @@ def test_every_field_is_read() -> None:
     assert first.plugins["score"] == PluginSet((PluginRef("mine:Racks", 5),), ("*",))
     assert first.plugins["multiPoint"].disabled == ("ImageLocality", "DefaultPreemption")
     assert first.arguments["mine:Racks"] == {"prefer": "low"}
-    assert config.warnings == ()
+    (warning,) = config.warnings
+    assert "qps" in warning
 
 
 def test_json_is_read_too() -> None:
@@ -271,6 +272,8 @@ def test_what_has_no_effect_yet_is_refused_not_ignored(body: str, message: str) 
         ("leaderElection: {resourceName: kube-scheduler}", "Lease"),
         ("clientConnection: {contentType: application/vnd.kubernetes.protobuf}", "JSON"),
         ("enableProfiling: true", "pprof"),
+        ("clientConnection: {qps: 5000}", "fairness"),
+        ("clientConnection: {burst: 5000}", "fairness"),
     ],
 )
 def test_surprising_settings_are_warned_of(body: str, word: str) -> None:
