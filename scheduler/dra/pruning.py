@@ -19,7 +19,7 @@ from scheduler.dra.taking import Taking
 class Pruning:
     """Shortcuts for one search."""
 
-    __slots__ = ("_counts", "_masks", "_safe", "_sets", "_taking", "_twins")
+    __slots__ = ("_counts", "_masks", "_safe", "_sets", "_swappable", "_taking", "_twins")
 
     def __init__(self, taking: Taking, counts: Sequence[int]) -> None:
         self._taking = taking
@@ -28,7 +28,10 @@ class Pruning:
         self._masks: dict[str, Mapping[Hashable, int]] = {}
         self._twins: dict[int, Hashable] = {}
         # Derived attributes are expressions with errors of their own.
-        self._safe = not any(alternative.derived for alternative in taking.plan.alternatives)
+        alternatives = taking.plan.alternatives
+        self._safe = not any(alternative.derived for alternative in alternatives)
+        # Mode All takes its devices in list order and a broken constraint there is an error: order matters then.
+        self._swappable = self._safe and not any(a.take_all and a.constraints for a in alternatives)
 
     def enough(self, alternative: Alternative, number: int, bits: int, answers: Known) -> bool:
         """Whether the candidates ``bits`` may still complete the request; True when in doubt."""
@@ -94,7 +97,7 @@ class Pruning:
         With equal keys, a solution with the later device becomes one with the earlier device by swapping both.
         """
         taking = self._taking
-        if not self._safe or position in taking.shares:
+        if not self._swappable or position in taking.shares:
             return None
         key = self._twins.get(position)
         if key is None:
