@@ -23,11 +23,9 @@ from scheduler.edge.backoff import Backoff
 from scheduler.edge.client import ApiClient, Sleep
 from scheduler.edge.errors import ApiError, Gone, NotFound, ServerError, decode_status, error_for
 from scheduler.edge.lines import LineSplitter, LineTooLongError
+from scheduler.edge.lister import PAGE_LIMIT, Lister
 from scheduler.errors import ClusterError
 
-PAGE_LIMIT = 500
-LIST_RESTARTS_MAX = 2
-LIST_TIMEOUT_S = 60.0
 WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S = 300, 600
 SILENCE_TIMEOUT_S = 150.0  # the server sends a bookmark about once a minute; two missed ones mean a dead stream
 SHORT_WATCH_S = 1.0
@@ -40,22 +38,11 @@ class _Meta(msgspec.Struct):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _ListMeta(msgspec.Struct):
-    resourceVersion: str = ""
-    continue_: str = msgspec.field(name="continue", default="")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[msgspec.Raw] | None = None
-
-
 class _WatchEvent(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
-_PAGE = msgspec.json.Decoder(_Page)
 _EVENT = msgspec.json.Decoder(_WatchEvent)
 _META = msgspec.json.Decoder(_Meta)
 
@@ -93,10 +80,6 @@ class _StartOverError(Exception):
     """Only a new LIST helps."""
 
 
-class _BadStreamError(ClusterError):
-    """The stream carried something that is no watch event."""
-
-
 def _revision(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
@@ -130,9 +113,10 @@ class Reflector:
         self.counters = Counters()
         self._client, self._sink, self._path = client, sink, kind.path()
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
+        self._lister = Lister(client, kind, self._selector, page_limit)
         self._optional, self._on_bad_object, self._on_trouble = optional, on_bad_object, on_trouble
         self._rng, self._sleep = rng or random.Random(), sleep
-        self._silence_timeout_s, self._page_limit = silence_timeout_s, page_limit
+        self._silence_timeout_s = silence_timeout_s
         self._backoff = Backoff(self._rng)
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
@@ -173,17 +157,25 @@ class Reflector:
 
         Undecodable objects are left out and reported. Raises ClusterError.
         """
+        objects, _, revision = await self._list_decoded()
+        return objects, revision
+
+    async def _list_decoded(self) -> tuple[dict[str, Any], set[str], int]:
+        """Objects by key, keys of those that cannot be decoded (reported), revision."""
         objects: dict[str, Any] = {}
-        items, revision = await self._list_raw()
+        bad: set[str] = set()
+        items, revision = await self._lister.list_raw()
         for raw in items:
             try:
+                # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
                 decoded = decode(self.kind, bytes(raw))
             except DecodeError as error:
                 key = self._key_of_bad(raw)
-                self._report_bad(key, error, kept=False)
+                bad.add(key)
+                self._report_bad(key, error, kept=key in self.store)
                 continue
             objects[decoded.metadata.key] = decoded
-        return objects, revision
+        return objects, bad, revision
 
     async def reconcile(self) -> int:
         """Compare the copy with a fresh LIST and deliver what the watch missed; how many objects that were.
@@ -191,12 +183,12 @@ class Reflector:
         A difference may be merely under way: then the watch is first let reach the LIST's revision (a bookmark comes
         about once a minute). Raises ClusterError.
         """
-        listed, revision = await self.list_all()
-        if not self._missed(listed, revision):
+        listed, bad, revision = await self._list_decoded()
+        if not self._missed(listed, bad, revision):
             return 0
         if not await self.wait_revision(revision, RECONCILE_WAIT_S):
             raise ClusterError(f"the watch did not reach revision {revision}")
-        changes = self._missed(listed, revision)
+        changes = self._missed(listed, bad, revision)
         for change in changes:
             key = (change.new or change.old).metadata.key
             if change.new is None:
@@ -207,12 +199,12 @@ class Reflector:
             self._sink.deliver(changes, self.revision)
         return len(changes)
 
-    def _missed(self, listed: dict[str, Any], revision: int) -> list[Change]:
-        """What the copy lacks of a LIST at ``revision``. Objects newer in the copy are left alone."""
+    def _missed(self, listed: dict[str, Any], bad: set[str], revision: int) -> list[Change]:
+        """What the copy lacks of a LIST at ``revision``. Objects newer in the copy, or ``bad``, are left alone."""
         changes = [
             Change(self.kind, old, None, revision, True)
             for key, old in self.store.items()
-            if key not in listed and _revision(old.metadata.resourceVersion) <= revision
+            if key not in listed and key not in bad and _revision(old.metadata.resourceVersion) <= revision
         ]
         for key, new in listed.items():
             known = self.store.get(key)
@@ -228,38 +220,8 @@ class Reflector:
 
     # LIST
 
-    async def _list_raw(self) -> tuple[list[msgspec.Raw], int]:
-        for restart in range(LIST_RESTARTS_MAX + 1):
-            # The last try asks for everything at once: a paged list can expire, a single answer cannot.
-            limit = self._page_limit if restart < LIST_RESTARTS_MAX else 0
-            try:
-                return await self._list_pages(limit)
-            except Gone:
-                if restart == LIST_RESTARTS_MAX:
-                    raise
-        raise AssertionError("the loop above returns or raises")
-
-    async def _list_pages(self, limit: int) -> tuple[list[msgspec.Raw], int]:
-        items: list[msgspec.Raw] = []
-        token = ""
-        while True:
-            query = dict(self._selector)
-            if limit:
-                query["limit"] = str(limit)
-            if token:
-                query["continue"] = token
-            answer = await self._client.call("GET", self._path, query=query, timeout_s=LIST_TIMEOUT_S)
-            try:
-                page = _PAGE.decode(answer.body)
-            except msgspec.DecodeError as error:
-                raise _BadStreamError(f"the answer is no list: {error}") from error
-            items.extend(page.items or ())
-            token = page.metadata.continue_
-            if not token:
-                return items, _revision(page.metadata.resourceVersion)
-
     async def _list_and_deliver(self) -> None:
-        items, revision = await self._list_raw()
+        items, revision = await self._lister.list_raw()
         self.counters.lists += 1
         batch = self._difference(items, revision)
         self._advance(batch, revision, reset=True)

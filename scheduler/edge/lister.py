@@ -1,0 +1,72 @@
+"""LIST in pages: all objects of a kind at one revision, undecoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from scheduler.api.kinds import Kind
+from scheduler.edge.client import ApiClient
+from scheduler.edge.errors import AnswerLost, Gone
+
+PAGE_LIMIT = 500
+RESTARTS_MAX = 2
+LIST_TIMEOUT_S = 60.0
+
+
+class _ListMeta(msgspec.Struct):
+    resourceVersion: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_PAGE = msgspec.json.Decoder(_Page)
+
+
+class Lister:
+    """Lists one kind with fixed selectors. ``page_limit`` objects per request."""
+
+    def __init__(
+        self, client: ApiClient, kind: Kind, selector: Mapping[str, str], page_limit: int = PAGE_LIMIT
+    ) -> None:
+        self._client, self._path, self._selector, self._page_limit = client, kind.path(), selector, page_limit
+
+    async def list_raw(self) -> tuple[list[msgspec.Raw], int]:
+        """All objects and the revision they are a snapshot of. Raises ClusterError.
+
+        A continue token that expires starts the list over; the third try asks for everything at once, because a paged
+        list can expire and a single answer cannot.
+        """
+        for restart in range(RESTARTS_MAX + 1):
+            limit = self._page_limit if restart < RESTARTS_MAX else 0
+            try:
+                return await self._pages(limit)
+            except Gone:
+                if restart == RESTARTS_MAX:
+                    raise
+        raise AssertionError("the loop above returns or raises")
+
+    async def _pages(self, limit: int) -> tuple[list[msgspec.Raw], int]:
+        items: list[msgspec.Raw] = []
+        token = ""
+        while True:
+            query = dict(self._selector)
+            if limit:
+                query["limit"] = str(limit)
+            if token:
+                query["continue"] = token
+            answer = await self._client.call("GET", self._path, query=query, timeout_s=LIST_TIMEOUT_S)
+            try:
+                page = _PAGE.decode(answer.body)
+            except msgspec.DecodeError as error:
+                raise AnswerLost(f"GET {self._path}: the answer is no list: {error}") from error
+            items.extend(page.items or ())
+            token = page.metadata.continue_
+            if not token:
+                version = page.metadata.resourceVersion
+                return items, int(version) if version.isdigit() else 0
