@@ -24,6 +24,9 @@ from scheduler.state.nodes import NodeTable
 MAX_SCORE = 100
 INT64_MAX = 2**63 - 1
 
+_FEW_SETS = 32
+"""So few taint sets are all asked about: cheaper than finding those that occur."""
+
 CONTINUE = PreFilterResult(SUCCESS)
 """A PreFilter's answer when there is something to filter."""
 SKIP_FILTER = PreFilterResult(SKIP)
@@ -59,8 +62,10 @@ def per_label(nodes: NodeTable, rows: Rows, key: str, function: Callable[[str | 
 
 
 def per_taint_set(nodes: NodeTable, rows: Rows, function: Callable[[tuple[Taint, ...]], int]) -> Scores:
-    """``function(taints)`` per row, called once per distinct list of taints."""
+    """``function(taints)`` per row, called at most once per distinct list of taints."""
     ids = nodes.taint_set_ids[rows]
+    if len(nodes.taint_sets) <= _FEW_SETS:
+        return np.asarray([function(taints) for taints in nodes.taint_sets], np.int64)[ids]
     present = np.unique(ids)
     answers = [function(nodes.taint_sets[set_id]) for set_id in present.tolist()]
     return np.asarray(answers, np.int64)[np.searchsorted(present, ids)] if len(rows) else np.zeros(0, np.int64)
