@@ -107,8 +107,8 @@ class Quantity:
         if abs(self.power - other.power) > _MAX_EXPANDED_POWER:
             return signs[0] if _magnitude(self) > _magnitude(other) else -signs[0]
         low = min(self.power, other.power)
-        left = self.mantissa * 10 ** (self.power - low)
-        right = other.mantissa * 10 ** (other.power - low)
+        left: int = self.mantissa * 10 ** (self.power - low)
+        right: int = other.mantissa * 10 ** (other.power - low)
         return (left > right) - (left < right)
 
     def __eq__(self, other: object) -> bool:

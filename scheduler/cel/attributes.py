@@ -54,8 +54,8 @@ class Attribute:
     qualifiers: list[Qualifier] = field(default_factory=list)
     condition: Closure | None = None
     branches: tuple[Attribute, Attribute] | None = None
-    variable: str = ""
     test_only: bool = False
+    uncharged: bool = False
 
     def qualify(self, qualifier: Qualifier) -> None:
         """Append a step."""
@@ -72,6 +72,8 @@ class Attribute:
         assert self.resolve_base is not None
         if not self.qualifiers:
             return self.resolve_base
+        if self.uncharged:
+            return _uncharged(_general(self.resolve_base, self.qualifiers))
         if any(step.optional or step.test_only or step.key_of is not None for step in self.qualifiers):
             return _general(self.resolve_base, self.qualifiers)
         return _constant_path(self.resolve_base, self.qualifiers)
@@ -91,6 +93,17 @@ def _charged(resolve: Closure) -> Closure:
     def evaluate(frame: Frame) -> Any:
         frame.cost += 1
         return resolve(frame)
+
+    return evaluate
+
+
+def _uncharged(resolve: Closure) -> Closure:
+    def evaluate(frame: Frame) -> Any:
+        before = frame.cost
+        try:
+            return resolve(frame)
+        finally:
+            frame.cost = before
 
     return evaluate
 
@@ -118,12 +131,11 @@ def _conditional(condition: Closure, truthy: Closure, falsy: Closure) -> Closure
 def _constant_path(base: Closure, qualifiers: list[Qualifier]) -> Closure:
     """The common case: only constant keys, nothing optional in the path."""
     steps = tuple((qualifier.key, qualifier.node) for qualifier in qualifiers)
-    general = _general(base, qualifiers)
 
     def evaluate(frame: Frame) -> Any:
         value = base(frame)
         if type(value) is OptionalValue:
-            return general_tail(frame, value)
+            return _apply(frame, value, qualifiers)
         for key, node in steps:
             frame.cost += 1
             if isinstance(value, MapValue):
@@ -134,10 +146,6 @@ def _constant_path(base: Closure, qualifiers: list[Qualifier]) -> Closure:
                 raise missing(value, key, node)
         return value
 
-    def general_tail(frame: Frame, value: Any) -> Any:
-        return _apply(frame, value, qualifiers)
-
-    del general
     return evaluate
 
 
@@ -154,7 +162,7 @@ def _apply(frame: Frame, value: Any, qualifiers: list[Qualifier]) -> Any:
     for step in qualifiers:
         optional = optional or step.optional
         if step.test_only or optional:
-            present, value = _present_step(frame, value, step, presence_only=step.test_only)
+            present, value = _present_step(frame, value, step, presence_only=step.test_only and not optional)
             if optional and not present:
                 return NONE
             if step.test_only and not optional:

@@ -21,9 +21,11 @@ MAX_NESTING: Final = 250
 MAX_NODES: Final = 100_000
 
 _RESERVED: Final = frozenset(
-    "as break const continue else false for function if import in let loop package namespace null return true var"
-    " void while".split()
-)
+    {
+        "as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in", "let", "loop",
+        "package", "namespace", "null", "return", "true", "var", "void", "while",
+    }
+)  # fmt: skip
 
 
 def _guard(node: Node) -> Node:
@@ -223,7 +225,6 @@ def _literal_value(token: Token) -> Any:
     if kind == "BYTES_LIT":
         return decode_bytes(text[1:], *_place(token))
     return None if kind == "NULL_LIT" else text == "true"
-
 
 
 def _allowed(token: Token) -> str:

@@ -9,13 +9,13 @@ from typing import Any, Final
 from scheduler.cel.attributes import Closure, shown
 from scheduler.cel.celtypes import Type
 from scheduler.cel.cost import LIMIT, call_cost, equal_cost, equality, result_cost
-from scheduler.cel.errors import CelError, CompileError, CostExceeded, FatalError, no_such_overload
+from scheduler.cel.errors import CelError, CompileError, CostExceededError, no_such_overload
 from scheduler.cel.frame import Frame
 from scheduler.cel.lib_regex import COMPILED
 from scheduler.cel.nodes import Call, Node
 from scheduler.cel.pattern import PatternError, compile_pattern
 from scheduler.cel.registry import Function, Overload, missing
-from scheduler.cel.values import MapValue, OptionalValue, equal, stored_key, type_name
+from scheduler.cel.values import MapValue, OptionalValue, equal, stored_key
 
 # Calls whose pattern argument is compiled with the expression when it is constant.
 PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
@@ -57,7 +57,7 @@ def _invoke(
         if after is not None:
             frame.cost += after(result)
             if frame.cost > LIMIT:
-                raise CostExceeded
+                raise CostExceededError
         return result
 
     return evaluate
@@ -73,7 +73,7 @@ def _charge(
         frame.cost += 1 if cost is None else cost(values)
     # Before the work is done: a call that is over the budget never runs.
     if frame.cost > LIMIT:
-        raise CostExceeded
+        raise CostExceededError
 
 
 def _arguments(
@@ -189,10 +189,8 @@ def _surely(kind: Type, wanted: Type) -> bool:
     )
 
 
-def with_pattern(node: Call, overload_id: str, arguments: list[Closure], pattern: Any) -> Closure:
+def with_pattern(node: Call, overload_id: str, arguments: list[Closure], pattern: str) -> Closure:
     """A regular expression function whose pattern is constant: compiled now, refused now if it is wrong."""
-    if type(pattern) is not str:
-        raise CompileError("program instantiation failed: no such overload", *node.at)
     try:
         program = compile_pattern(pattern)
     except PatternError as error:
@@ -211,7 +209,8 @@ def equals(left: Closure, right: Closure, constant: Any, *, negated: bool) -> Cl
         try:
             one = left(frame)
         except CelError as error:
-            frame.cost += charge(error, _evaluate_for_cost(frame, right))
+            other = _evaluate_for_cost(frame, right)
+            frame.cost += charge(error, other)
             raise error from None
         try:
             two = right(frame)
@@ -245,7 +244,7 @@ def _equals_text(left: Closure, right: Closure, constant: str, *, negated: bool)
         if type(one) is str:
             length = len(one)
             frame.cost += own_cost if length >= limit else math.ceil(length * 0.1)
-            return (one == constant) is not negated
+            return bool(one == constant) is not negated
         frame.cost += charge(one, constant)
         if not negated:
             return equal(one, constant)
@@ -295,21 +294,9 @@ def membership(element: Closure, members: frozenset[Any]) -> Closure:
 
     def evaluate(frame: Frame) -> bool:
         value = element(frame)
-        if type_name(value) in _UNHASHABLE:
-            raise FatalError(f"internal error: runtime error: hash of unhashable type {_UNHASHABLE[type_name(value)]}")
-        if type(value) is list or isinstance(value, MapValue):
-            return False
         return stored_key(value) in members
 
     return evaluate
-
-
-# What Go cannot use as a map key; upstream does not notice before it panics.
-_UNHASHABLE: Final = {
-    "kubernetes.Semver": "cel.Semver",
-    "kubernetes.NamedFormat": "cel.Format",
-    "bytes": "types.Bytes",
-}
 
 
 def optional_or(left: Closure, right: Closure, *, unwrap: bool) -> Closure:
@@ -360,27 +347,15 @@ def map_literal(entries: list[tuple[Closure, Closure, bool]], cost: int, node: N
                 value = value_of(frame)
                 if optional:
                     if type(value) is not OptionalValue:
-                        text = (
-                            f"cannot initialize optional entry '{shown(key)}' from non-optional value {shown(value)}"
-                        )
+                        text = f"cannot initialize optional entry '{shown(key)}' from non-optional value {shown(value)}"
                         raise CelError(text, node)
                     if not value.present:
                         data.pop(stored_key(key), None)
                         continue
                     value = value.value
-                data[_hashable(key)] = value
+                data[stored_key(key)] = value
         finally:
             frame.cost += cost
         return MapValue(data)
 
     return evaluate
-
-
-def _hashable(key: Any) -> Any:
-    unhashable = _UNHASHABLE.get(type_name(key))
-    if unhashable is not None:
-        raise FatalError(f"internal error: runtime error: hash of unhashable type {unhashable}")
-    try:
-        return stored_key(key)
-    except TypeError:
-        return (id(key), "identity")

@@ -241,12 +241,11 @@ class _Checker:
         signature = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
         return f"found no matching overload for '{name}' applied to '{signature}'"
 
-    def join(self, at: Node, previous: Type | None, current: Type) -> Type:
+    def join(self, previous: Type | None, current: Type) -> Type:
         if previous is None:
             return current
-        if self.mapping.assignable([previous], [current]):
-            return most_general(previous, current)
-        raise CompileError(f"expected type '{self.shown(previous)}' but found '{self.shown(current)}'", *at.at)
+        # A mixed literal is dyn here; the validator refuses it later, except as arguments of format().
+        return most_general(previous, current) if self.mapping.assignable([previous], [current]) else DYN
 
     def optional_element(self, node: Node, kind: Type) -> Type:
         inner, was_optional = unwrap_optional(kind)
@@ -261,18 +260,18 @@ class _Checker:
             kind = self.visit(child)
             if index in node.optional:
                 kind = self.optional_element(child, kind)
-            element = self.join(child, element, kind)
+            element = self.join(element, kind)
         return list_of(element if element is not None else self.fresh())
 
     def map_literal(self, node: MapExpr) -> Type:
         key_type: Type | None = None
         value_type: Type | None = None
         for key, value, optional in node.entries:
-            key_type = self.join(key, key_type, self.visit(key))
+            key_type = self.join(key_type, self.visit(key))
             kind = self.visit(value)
             if optional:
                 kind = self.optional_element(value, kind)
-            value_type = self.join(value, value_type, kind)
+            value_type = self.join(value_type, kind)
         if key_type is None or value_type is None:
             return map_of(self.fresh(), self.fresh())
         return map_of(key_type, value_type)
@@ -319,7 +318,8 @@ class _Checker:
             element = range_type.params[0]
             return (INT, element) if node.iter_var2 else (element, DYN)
         if range_type.kind == "map":
-            return range_type.params
+            key, value = range_type.params
+            return key, value
         if is_dyn(range_type) or range_type.kind in ("error", "param"):
             self.mapping.assignable([DYN], [range_type])
             return DYN, DYN
@@ -357,4 +357,4 @@ def qualified_name(node: Node) -> str | None:
     return None
 
 
-__all__ = ["DEVICE_FIELDS", "MESSAGES", "TYPE_NAMES", "ERROR", "check", "qualified_name", "struct"]
+__all__ = ["DEVICE_FIELDS", "ERROR", "MESSAGES", "TYPE_NAMES", "check", "qualified_name", "struct"]

@@ -71,7 +71,7 @@ def walk(value: Any) -> int:
 
 
 def _first(factor: float) -> CallCost:
-    return lambda args: math.ceil(_plain_size(args[0]) * factor * _TRAVERSAL) if factor != 1 else traversal(_plain_size(args[0]))
+    return lambda args: math.ceil(_plain_size(args[0]) * factor * _TRAVERSAL)
 
 
 def _pattern(args: Sequence[Any]) -> int:

@@ -7,11 +7,9 @@ from typing import Any, Literal
 
 from scheduler.api.quantity import Quantity
 from scheduler.cel.semver import Semver, SemverError
-from scheduler.cel.values import DomainMap, MapValue
+from scheduler.cel.values import DomainMap, MapValue, NativeMap
 
-AttributeKind = Literal[
-    "int", "bool", "string", "version", "ints", "bools", "strings", "versions", "unknown"
-]
+AttributeKind = Literal["int", "bool", "string", "version", "ints", "bools", "strings", "versions", "unknown"]
 AttributeValue = tuple[AttributeKind, Any]
 
 
@@ -47,7 +45,7 @@ class CelDevice:
             _store(self.attributes, name, driver, value)
         for name, quantity in capacity.items():
             _store(self.capacity, name, driver, quantity)
-        self.value = MapValue(
+        self.value = NativeMap(
             {
                 "driver": driver,
                 "allowMultipleAllocations": allow_multiple_allocations,
@@ -75,7 +73,7 @@ def split_name(name: str, driver: str) -> tuple[str, str]:
 
 def _store(domains: dict[str, MapValue], name: str, driver: str, value: Any) -> None:
     domain, short = split_name(name, driver)
-    domains.setdefault(domain, MapValue({})).data[short] = value
+    domains.setdefault(domain, NativeMap({})).data[short] = value
 
 
 def _converted(attribute: AttributeValue) -> Any:

@@ -1,6 +1,6 @@
 """What can go wrong with an expression: it does not compile, or it fails on a device.
 
-CompileError and EvaluationError leave the package. CelError, CostExceeded and Interrupted live inside: the first
+CompileError and EvaluationError leave the package. CelError, CostExceededError and DeadlineError live inside: the first
 is an error *value* that ``||``, ``&&`` and macros may absorb, the others end the evaluation at once.
 """
 
@@ -77,14 +77,14 @@ class FatalError(Exception):
         self.message = message
 
 
-class CostExceeded(FatalError):
+class CostExceededError(FatalError):
     """The evaluation used up its budget."""
 
     def __init__(self) -> None:
         super().__init__(COST_MESSAGE)
 
 
-class Interrupted(FatalError):
+class DeadlineError(FatalError):
     """The caller's deadline passed during a loop."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from scheduler.cel.convert import convert
-from scheduler.cel.errors import CelError, CostExceeded
+from scheduler.cel.errors import CelError, CostExceededError
 from scheduler.cel.semver import go_quote
 from scheduler.cel.values import Duration, MapValue, Timestamp, TypeValue, Uint, type_name
 
@@ -117,8 +117,7 @@ def format_value(value: Any) -> str:
     if kind is TypeValue:
         return str(value.name)
     if kind in (int, Uint, float, bool, str, bytes, Timestamp, Duration):
-        converted = value if kind is str else _to_text(value)
-        return converted
+        return value if kind is str else _to_text(value)
     raise FormatError(
         "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and"
         f" timestamps, was given {type_name(value)}"
@@ -157,20 +156,21 @@ def _special(value: float) -> str | None:
 def _fixed(value: Any, digits: int) -> str:
     number = _double(value, "fixed-point")
     if digits > _MAX_PRECISION:
-        raise CostExceeded
-    return _special(number) or f"{number:,.{digits}f}"
+        raise CostExceededError
+    return _special(number) or f"{number + 0.0:,.{digits}f}"
 
 
 def _scientific(value: Any, digits: int) -> str:
     number = _double(value, "scientific")
     if digits > _MAX_PRECISION:
-        raise CostExceeded
-    special = _special(number)
-    if special is not None:
-        return special
-    mantissa, _, exponent = f"{number:.{digits}e}".partition("e")
-    sign = "-" if exponent.startswith("-") else ""
-    return f"{mantissa}×10{(sign + exponent[1:]).translate(_SUPERSCRIPT)}"
+        raise CostExceededError
+    text = _special(number)
+    if text is None:
+        mantissa, _, exponent = f"{number + 0.0:.{_DEFAULT_PRECISION}e}".partition("e")
+        sign = "-" if exponent.startswith("-") else ""
+        text = f"{mantissa}×10{(sign + exponent[1:]).translate(_SUPERSCRIPT)}"
+    # Upstream hands the precision on as a width; the digits are always six.
+    return text.rjust(digits)
 
 
 def _binary(value: Any) -> str:
@@ -188,9 +188,7 @@ def _hexadecimal(value: Any) -> str:
         return value.hex()
     if type(value) is int or type(value) is Uint:
         return f"{int(value):x}"
-    raise FormatError(
-        f"only integers, byte buffers, and strings can be formatted as hex, was given {type_name(value)}"
-    )
+    raise FormatError(f"only integers, byte buffers, and strings can be formatted as hex, was given {type_name(value)}")
 
 
 def _octal(value: Any) -> str:

@@ -14,9 +14,9 @@ from typing import Any, Final
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
 
-from scheduler.cel.nodes import Node
 from scheduler.cel.build import TreeBuilder
 from scheduler.cel.errors import CompileError
+from scheduler.cel.nodes import Node
 
 MAX_TEXT_BYTES: Final = 10 * 1024
 
@@ -74,7 +74,7 @@ _TERMINALS: Final = {
     "IDENT": r"IDENT.0: /(?!(?:true|false|null|in)(?![_a-zA-Z0-9]))[_a-zA-Z][_a-zA-Z0-9]*/",
     "INT_LIT": r"INT_LIT.1: /0x[0-9a-fA-F]+|[0-9]+/",
     "UINT_LIT": r"UINT_LIT.2: /(?:0x[0-9a-fA-F]+|[0-9]+)[uU]/",
-    "FLOAT_LIT": (r"FLOAT_LIT.2: /[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?/"),
+    "FLOAT_LIT": r"FLOAT_LIT.2: /[0-9]+[eE][+-]?[0-9]+|[0-9]*\.[0-9]+(?:[eE][+-]?[0-9]+)?/",
     "STRING_LIT": "STRING_LIT.3: /" + _STRINGS.replace("/", r"\/") + "/",
     "MLSTRING_LIT": "",
     "BYTES_LIT": "BYTES_LIT.3: /[bB](?:" + _STRINGS.replace("/", r"\/") + ")/",
@@ -101,7 +101,7 @@ def extended_grammar() -> str:
         pattern = re.compile(_RULE.format(name=re.escape(name)), re.MULTILINE)
         if not pattern.search(text):
             raise RuntimeError(f"cel-python's grammar no longer defines {name}")
-        text = pattern.sub(lambda _match, body=definition: body + "\n", text, count=1)
+        text = pattern.sub((definition + "\n").replace("\\", r"\\"), text, count=1)
     return text.replace("MLSTRING_LIT |", "") + _ADDED
 
 
@@ -124,7 +124,8 @@ def parse(text: str) -> Node:
     except UnexpectedToken as error:
         raise CompileError(_unexpected(error.token), *_position(error, text)) from None
     except UnexpectedCharacters as error:
-        raise CompileError(f"syntax error: token recognition error at: {error.char!r}", *_position(error, text)) from None
+        message = f"syntax error: token recognition error at: {error.char!r}"
+        raise CompileError(message, *_position(error, text)) from None
     except UnexpectedInput as error:
         raise CompileError("syntax error", *_position(error, text)) from None
     if not isinstance(node, Node):

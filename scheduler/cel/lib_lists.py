@@ -58,16 +58,12 @@ def _sort_by(elements: Any, keys: Any) -> list[Any]:
         raise CelError("list elements must be comparable")
     if len(keys) > 1 and any(type(key) is not type(keys[0]) for key in keys):
         raise CelError("list elements must have the same type")
-    order = sorted(range(len(keys)), key=cmp_to_key(lambda one, two: _less_first(keys[one], keys[two])))
-    return [elements[index] for index in order]
 
+    def order(one: int, two: int) -> int:
+        # A NaN is neither less nor greater.
+        return _order_or_none(keys[one], keys[two]) or 0
 
-def _less_first(left: Any, right: Any) -> int:
-    try:
-        return compare(left, right)
-    except CelError:
-        # A NaN: neither is less.
-        return 0
+    return [elements[index] for index in sorted(range(len(keys)), key=cmp_to_key(order))]
 
 
 def _range(count: int) -> list[int]:

@@ -22,8 +22,8 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.I
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})")
 _DATE: Final = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
-_UUID_PATTERN_LENGTH: Final = 74
-_DATE_TIME_PATTERN_LENGTH: Final = 76
+_UUID_PATTERN_LENGTH: Final = 70
+_DATE_TIME_PATTERN_LENGTH: Final = 71
 
 Validate = Callable[[str], list[str]]
 

@@ -297,7 +297,7 @@ def _conversions() -> dict[str, Any]:
     found: dict[str, Any] = {}
     targets = {"bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint"}
     for line in _TABLE.splitlines():
-        name, overload_id = (line.split() + ["", ""])[:2]
+        name, overload_id = [*line.split(), "", ""][:2]
         if name in targets:
             found[overload_id] = _conversion(name)
     return found

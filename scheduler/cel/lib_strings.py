@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from scheduler.cel.cost import LIMIT
-from scheduler.cel.errors import CelError, CostExceeded
+from scheduler.cel.errors import CelError, CostExceededError
 from scheduler.cel.formatting import format_text
 from scheduler.cel.registry import Library
 
 # Unicode's White_Space, which is what Go trims; Python would trim a few more.
-_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE: Final = (
+    "\t\n\v\f\r \x85\xa0\u1680"
+    "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _QUOTED: Final = str.maketrans(
@@ -61,7 +64,7 @@ def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     found = text.count(old)
     times = found if count < 0 else min(found, count)
     if len(text) + times * (len(new) - len(old)) > _MAX_RESULT:
-        raise CostExceeded
+        raise CostExceededError
     return text.replace(old, new, times)
 
 
@@ -90,7 +93,7 @@ def _join(parts: list[Any], separator: str = "") -> str:
         if type(part) is not str:
             raise CelError(f"join: invalid input: {part}")
     if sum(map(len, parts)) + len(separator) * len(parts) > _MAX_RESULT:
-        raise CostExceeded
+        raise CostExceededError
     return separator.join(parts)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.cel.attributes import Closure, go_type
 from scheduler.cel.cost import LIMIT
-from scheduler.cel.errors import CelError, CostExceeded, Interrupted, no_such_overload
+from scheduler.cel.errors import CelError, CostExceededError, DeadlineError, no_such_overload
 from scheduler.cel.frame import CHECK_EVERY, UNSET, Frame
 from scheduler.cel.values import MapValue
 
@@ -120,10 +120,10 @@ def fold(
 def tick(frame: Frame) -> None:
     """Stop a loop that is over its budget or its deadline."""
     if frame.cost > LIMIT:
-        raise CostExceeded
+        raise CostExceededError
     frame.steps += 1
     if frame.steps % CHECK_EVERY == 0 and frame.interrupted is not None and frame.interrupted():
-        raise Interrupted
+        raise DeadlineError
 
 
 def _entries(container: Any, pairs: bool) -> Iterable[Any]:

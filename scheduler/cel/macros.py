@@ -9,7 +9,18 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.cel.errors import CompileError
-from scheduler.cel.nodes import ACCUMULATOR, UNUSED, Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select
+from scheduler.cel.nodes import (
+    ACCUMULATOR,
+    UNUSED,
+    Call,
+    Comprehension,
+    Ident,
+    ListExpr,
+    Literal,
+    MapExpr,
+    Node,
+    Select,
+)
 
 Place = tuple[int, int]
 Args = tuple[Node, ...]

@@ -189,9 +189,7 @@ def _embedded_ipv4(text: str, rest: str, filled: int, ellipsis: int) -> bytes:
     if ellipsis < 0 and filled != 12:
         raise _address_error(text, "embedded IPv4 address must replace the final 2 fields of the address", rest)
     if filled + 4 > 16:
-        raise _address_error(
-            text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest
-        )
+        raise _address_error(text, "too many hex fields to fit an embedded IPv4 at the end of the address", rest)
     return _parse_ipv4(text, rest)
 
 
@@ -214,9 +212,7 @@ def parse_ip(text: str) -> IP:
     try:
         address = parse_address(text)
     except AddressError as error:
-        raise AddressError(
-            f"IP Address {go_quote(text)} parse error during conversion from string: {error}"
-        ) from None
+        raise AddressError(f"IP Address {go_quote(text)} parse error during conversion from string: {error}") from None
     if address.zone:
         raise AddressError(f"IP address {go_quote(text)} with zone value is not allowed")
     if _is_mapped(address):

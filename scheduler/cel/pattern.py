@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import re2
 
@@ -27,14 +27,22 @@ def compile_pattern(pattern: str) -> Any:
         raise PatternError(_go_text(text, pattern)) from None
 
 
+_GO_REASONS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+}
+
+
 def _go_text(text: str, pattern: str) -> str:
     # RE2 says "missing ): (abc"; Go says "error parsing regexp: missing closing ): `(abc`".
     reason, _, part = text.partition(": ")
-    reason = {"missing )": "missing closing )", "missing ]": "missing closing ]", "no argument for repetition operator":
-              "missing argument to repetition operator", "bad repetition operator": "invalid nested repetition operator",
-              "trailing \\": "trailing backslash at end of expression"}.get(reason, reason)
-    shown = "" if reason.startswith("trailing") else f": `{part or pattern}`"
-    return f"error parsing regexp: {reason}{shown}"
+    shown = "" if reason.startswith("trailing") else part or pattern
+    return f"error parsing regexp: {_GO_REASONS.get(reason, reason)}: `{shown}`"
 
 
 def search(pattern: str, text: str) -> bool:

@@ -30,7 +30,7 @@ from scheduler.cel.nodes import (
     Select,
     StructExpr,
 )
-from scheduler.cel.values import MapValue, TypeValue, Uint, stored_key, type_name
+from scheduler.cel.values import MapValue, TypeValue, Uint, equal_keys, type_name
 
 _FOLDED_CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
@@ -86,7 +86,10 @@ class Planner:
             for scope in reversed(self.scopes):
                 if node.name in scope:
                     return Attribute(node, scope[node.name])
-        return Attribute(node, _device, variable="device")
+        attribute = Attribute(node, _device)
+        # Behind a macro variable of the same name upstream loses its cost tracker along the path.
+        attribute.uncharged = node.absolute and any(node.name in scope for scope in self.scopes)
+        return attribute
 
     def select(self, node: Select) -> Planned:
         if node.constant is not None:
@@ -106,7 +109,8 @@ class Planner:
         planned = self.plan(node.args[1])
         if isinstance(planned, Constant):
             if type(planned.value) not in (str, int, Uint, bool, float):
-                raise CompileError(f"program instantiation failed: invalid qualifier type: {type_name(planned.value)}", *node.at)
+                problem = f"program instantiation failed: invalid qualifier type: {type_name(planned.value)}"
+                raise CompileError(problem, *node.at)
             attribute.qualify(Qualifier(node, key=planned.value, optional=optional))
         elif isinstance(planned, Attribute):
             attribute.qualify(Qualifier(node, key_of=planned.resolver(), optional=optional))
@@ -137,9 +141,12 @@ class Planner:
             members = self.set_membership(node, planned[0], planned[1].value)
             if members is not None:
                 return members
-        if node.function in calls.PATTERN_FUNCTIONS and isinstance(planned[1], Constant):
-            return calls.with_pattern(node, overload, [closure_of(part) for part in planned], planned[1].value)
-        closure = calls.plan_call(node, overload, FUNCTIONS[node.function], [closure_of(part) for part in planned])
+        closures = [closure_of(part) for part in planned]
+        if node.function in calls.PATTERN_FUNCTIONS:
+            pattern = planned[1].value if isinstance(planned[1], Constant) else None
+            if type(pattern) is str:
+                return calls.with_pattern(node, overload, closures, pattern)
+        closure = calls.plan_call(node, overload, FUNCTIONS[node.function], closures)
         if node.function in _FOLDED_CONVERSIONS and len(planned) == 1 and isinstance(planned[0], Constant):
             return self.fold(node, closure)
         return closure
@@ -166,9 +173,7 @@ class Planner:
         for member in members:
             if type(member) not in (str, int, Uint, bool, float):
                 return None
-            keys.add(stored_key(member))
-            if type(member) in (int, Uint):
-                keys.add(float(member))
+            keys.update(equal_keys(member))
         return calls.membership(closure_of(element), frozenset(keys))
 
     def logical(self, node: Call) -> Planned:

@@ -97,9 +97,7 @@ def build(libraries: list[Library]) -> dict[str, Function]:
                 continue
             name, overload_id, signature = line.split(None, 2)
             function = functions.setdefault(name, Function(name))
-            function.overloads.append(
-                _overload(name, overload_id, signature, library.implementations.get(overload_id))
-            )
+            function.overloads.append(_overload(name, overload_id, signature, library.implementations.get(overload_id)))
             function.singleton = library.singletons.get(name, function.singleton)
             function.unguarded = function.unguarded or name in library.unguarded
     return functions

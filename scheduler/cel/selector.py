@@ -14,7 +14,7 @@ from scheduler.cel.device import AttributeValue, CelDevice
 from scheduler.cel.errors import (
     CelError,
     CompileError,
-    CostExceeded,
+    CostExceededError,
     EvaluationError,
     FatalError,
 )
@@ -60,11 +60,11 @@ class _Program:
         try:
             value = self._closure(frame)
             if frame.cost > LIMIT:
-                raise CostExceeded
+                raise CostExceededError
         except CelError as error:
             raise _evaluation_error(error, frame) from None
         except FatalError as error:
-            kind = "cost" if isinstance(error, CostExceeded) else "runtime"
+            kind = "cost" if isinstance(error, CostExceededError) else "runtime"
             raise EvaluationError(error.message, kind, cost=frame.cost) from None  # type: ignore[arg-type]  # narrowed above
         except RecursionError:
             raise EvaluationError(_TOO_DEEP, cost=frame.cost) from None
@@ -73,7 +73,7 @@ class _Program:
 
 def _evaluation_error(error: CelError, frame: Frame) -> EvaluationError:
     if frame.cost > LIMIT:
-        return EvaluationError(CostExceeded().message, "cost", cost=frame.cost)
+        return EvaluationError(CostExceededError().message, "cost", cost=frame.cost)
     line, column = error.node.at if error.node is not None else (0, 0)
     guard = guard_for(error.node) if error.node is not None and error.message.startswith("no such key") else ""
     return EvaluationError(error.message, "runtime", line, column, guard, frame.cost)

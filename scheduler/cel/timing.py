@@ -180,7 +180,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "getDayOfMonth timestamp_to_day_of_month": lambda at, _: at.day - 1,
     "getDate timestamp_to_day_of_month_1_based": lambda at, _: at.day,
     "getDayOfWeek timestamp_to_day_of_week": lambda at, _: at.isoweekday() % 7,
-    "getHours timestamp_to_hours_tz": lambda at, _: at.hour,
+    "getHours timestamp_to_hours": lambda at, _: at.hour,
     "getMinutes timestamp_to_minutes": lambda at, _: at.minute,
     "getSeconds timestamp_to_seconds": lambda at, _: at.second,
     "getMilliseconds timestamp_to_milliseconds": lambda _, value: value.nanos % _SECOND // 1_000_000,

@@ -213,9 +213,7 @@ def _set_authority(parts: _Parts, authority: str) -> None:
             raise UrlError("net/url: invalid userinfo")
         name, colon, password = user.partition(":")
         allowed = _UNRESERVED | frozenset(b"$&+,;=")
-        parts.user = _escape(_unescape(name), allowed) + (
-            ":" + _escape(_unescape(password), allowed) if colon else ""
-        )
+        parts.user = _escape(_unescape(name), allowed) + (":" + _escape(_unescape(password), allowed) if colon else "")
 
 
 def _host(scheme: str, host: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from scheduler.api.quantity import Quantity
-from scheduler.cel.errors import CelError, no_such_overload
+from scheduler.cel.errors import CelError, FatalError, no_such_overload
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -39,55 +39,109 @@ class MapValue:
         return cls(dict(entries))
 
     def find(self, key: Any) -> tuple[bool, Any]:
-        """(present, value); never an error."""
-        stored = stored_key(key)
-        if stored in self.data:
-            return True, self.data[stored]
+        """(present, value). A number finds an equal number of another type; FatalError where upstream panics."""
+        if type(key) is str:
+            return (True, self.data[key]) if key in self.data else (False, None)
+        for stored in equal_keys(key):
+            if stored in self.data:
+                return True, self.data[stored]
         return False, None
 
     def contains(self, key: Any) -> bool:
         """Real membership, without any default."""
-        return stored_key(key) in self.data
+        return MapValue.find(self, key)[0]
 
     def keys(self) -> Iterator[Any]:
         """Keys as CEL values, in insertion order (upstream: random)."""
         for key in self.data:
-            yield key[0] if type(key) is tuple else key
+            yield _plain_key(key)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         """Keys and values, in the order of ``keys``."""
         for key, value in self.data.items():
-            yield (key[0] if type(key) is tuple else key), value
+            yield _plain_key(key), value
 
     def __len__(self) -> int:
         return len(self.data)
 
 
-class DomainMap(MapValue):
+def _plain_key(stored: Any) -> Any:
+    if type(stored) is not tuple:
+        return stored
+    key = stored[0]
+    return key.value if type(key) is Identity else key
+
+
+class NativeMap(MapValue):
+    """A map of the device: string keys, and looking for anything else is no error."""
+
+    __slots__ = ()
+
+    def find(self, key: Any) -> tuple[bool, Any]:
+        """(present, value)."""
+        return (True, self.data[key]) if type(key) is str and key in self.data else (False, None)
+
+    def contains(self, key: Any) -> bool:
+        """Real membership, without any default."""
+        return type(key) is str and key in self.data
+
+
+class DomainMap(NativeMap):
     """``device.attributes`` and ``device.capacity``: an unknown domain reads as an empty map."""
 
     __slots__ = ()
 
     def find(self, key: Any) -> tuple[bool, Any]:
         """Always present; only real domains count for ``in``, size and iteration."""
-        return True, self.data.get(stored_key(key), EMPTY_MAP)
+        return True, self.data.get(key, EMPTY_MAP) if type(key) is str else EMPTY_MAP
+
+
+# What Go cannot use as a map key; upstream does not notice before it panics.
+_UNHASHABLE: Final = {
+    "kubernetes.Semver": "cel.Semver",
+    "kubernetes.NamedFormat": "cel.Format",
+    "bytes": "types.Bytes",
+}
 
 
 def stored_key(key: Any) -> Any:
-    """How a map key is kept in the dict. Raises TypeError for values upstream cannot hash either."""
+    """How a map key is kept in the dict: strings and ints as they are, others with their type beside them.
+
+    Raises FatalError for what upstream cannot hash.
+    """
     kind = type(key)
-    if kind is bool:
-        return (key,)
-    if kind is str or kind is int or kind is Uint:
+    if kind is str or kind is int:
         return key
+    name = type_name(key)
+    if name in _UNHASHABLE:
+        raise FatalError(f"internal error: runtime error: hash of unhashable type {_UNHASHABLE[name]}")
+    # Lists and maps are distinct by identity, as pointers are; so are our objects without __eq__.
+    return (key, name) if kind is not list else (Identity(key), name)
+
+
+class Identity:
+    """A key that equals only itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def equal_keys(key: Any) -> list[Any]:
+    """The stored keys a look-up tries: the key itself, then equal numbers of the other types."""
+    keys = [stored_key(key)]
+    kind = type(key)
     if kind is float:
-        return key if key == key else (key, "nan", object())
-    if kind is list or kind is MapValue or kind is DomainMap:
-        raise TypeError("unhashable key")
-    return (key, "other")
+        if key == key and abs(key) < 2.0**64 and key == int(key):
+            keys += [int(key), (Uint(int(key)), "uint")] if key >= 0 else [int(key)]
+    elif kind is int or kind is Uint:
+        keys.append((float(key), "double"))
+        keys.append((Uint(key), "uint") if kind is int else int(key))
+    return keys
 
 
-EMPTY_MAP: Final = MapValue({})
+EMPTY_MAP: Final = NativeMap({})
 
 
 class TypeValue:
@@ -168,6 +222,7 @@ _TYPE_NAMES: Final[dict[type, str]] = {
     type(None): "null_type",
     list: "list",
     MapValue: "map",
+    NativeMap: "map",
     DomainMap: "map",
     TypeValue: "type",
     OptionalValue: "optional_type",
@@ -241,7 +296,7 @@ def _numbers_equal(left: Any, right: Any) -> bool:
 def compare_numbers(left: Any, right: Any) -> int | None:
     """-1, 0, 1 over int, uint and double; None when a NaN takes part."""
     if type(left) is not float and type(right) is not float:
-        return (left > right) - (left < right)
+        return int(left > right) - int(left < right)
     if left != left or right != right:
         return None
     # Upstream bounds the double by the integer's range, then compares as doubles.
@@ -255,7 +310,7 @@ def compare_numbers(left: Any, right: Any) -> int | None:
         if left > high:
             return 1
         right = float(right)
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def _lists_equal(left: list[Any], right: list[Any]) -> bool:
@@ -326,7 +381,7 @@ def unsupported(function: str, operand: Any) -> CelError:
 
 
 def format_float(value: float) -> str:
-    """A double as Go's %v / %g prints it (shortest form, exponent from 1e21 or below 1e-4)."""
+    """A double as Go's %v / %g prints it (shortest form, exponent from 1e6 or below 1e-4)."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -341,7 +396,7 @@ def format_float(value: float) -> str:
     magnitude = whole + power - (len(digits) - len(stripped)) - 1 if stripped else 0
     stripped = stripped.rstrip("0") or "0"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
-    if magnitude < -4 or magnitude >= 21:
+    if magnitude < -4 or magnitude >= 6:
         fraction = f".{stripped[1:]}" if len(stripped) > 1 else ""
         return f"{sign}{stripped[0]}{fraction}e{'-' if magnitude < 0 else '+'}{abs(magnitude):02d}"
     return sign + _plain_digits(stripped, magnitude)
