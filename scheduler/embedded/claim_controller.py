@@ -103,7 +103,7 @@ class ClaimController:
         metadata["generateName"] = f"{pod_name}-{entry['name']}-"
         metadata["annotations"] = {**(metadata.get("annotations") or {}), POD_CLAIM_NAME: entry["name"]}
         owner = {"apiVersion": "v1", "kind": "Pod", "name": pod_name, "uid": pod.uid}
-        metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+        metadata["ownerReferences"] = [{**owner, "controller": True}]
         body = {"metadata": metadata, "spec": wanted["spec"]}
         return self._registry.create(_CLAIMS, namespace, body)
 
@@ -164,7 +164,9 @@ class ClaimController:
             status["reservedFor"] = valid
         else:
             status.pop("reservedFor", None)
-            status.pop("allocation", None)
+            if FINALIZER in (obj["metadata"].get("finalizers") or ()):
+                # Observed on kube-controller-manager 1.37: without its finalizer the allocation is not ours to clear.
+                status.pop("allocation", None)
         self._registry.update(_CLAIMS, *record.key, obj, subresource="status")
         return self._store.get("resourceclaims", record.key)
 

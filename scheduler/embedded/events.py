@@ -93,8 +93,8 @@ def _reported(event: Json, controller_field: str) -> list[FieldError]:
         text = event.get(name) or ""
         if not text:
             errors.append(field_required(name))
-        elif len(text) > _MAX_NAME_LENGTH:
+        elif len(text.encode()) > _MAX_NAME_LENGTH:
             errors.append(field_invalid(name, "", f"can have at most {_MAX_NAME_LENGTH} characters"))
-    if len(event.get("message") or "") > _MAX_NOTE_LENGTH:
+    if len((event.get("message") or "").encode()) > _MAX_NOTE_LENGTH:
         errors.append(field_invalid("message", "", f"can have at most {_MAX_NOTE_LENGTH} characters"))
     return errors

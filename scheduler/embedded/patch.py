@@ -151,8 +151,7 @@ def _apply_operation(document: Any, operation: Json) -> Any:
         case "add":
             return _insert(document, path, copy.deepcopy(operation.get("value")))
         case "replace":
-            _look_up(document, path)
-            return _insert(_remove(document, path), path, copy.deepcopy(operation.get("value")))
+            return _replace(document, path, copy.deepcopy(operation.get("value")))
         case "move" | "copy":
             source = _pointer(operation.get("from") or "")
             value = copy.deepcopy(_look_up(document, source))
@@ -201,6 +200,17 @@ def _remove(document: Any, path: list[str]) -> Any:
     else:
         del parent[path[-1]]
     return document
+
+
+def _replace(document: Any, path: list[str], value: Any) -> Any:
+    """The real server adds a field that is missing; only a missing parent or index is an error."""
+    if not path:
+        return value
+    parent = _look_up(document, path[:-1])
+    if isinstance(parent, list):
+        parent[_index(parent, path[-1])] = value
+        return document
+    return _insert(document, path, value)
 
 
 def _insert(document: Any, path: list[str], value: Any) -> Any:

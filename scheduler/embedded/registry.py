@@ -239,7 +239,8 @@ class Registry:
         if dry_run:
             return Record(old.key, new, old.revision)
         if deletion.complete(new["metadata"]):
-            return self.store.remove(kind.table, old.key, new)
+            # As on the real server, what watches see last is the state before the write that let it go.
+            return self.store.remove(kind.table, old.key)
         return self.store.put(kind.table, old.key, new)
 
     # delete
@@ -266,11 +267,11 @@ class Registry:
         gone = fate is deletion.Fate.GOES
         if options.dry_run:
             return Record(old.key, last, old.revision), gone
+        if last != old.obj:
+            old = self.store.put(kind.table, old.key, last)
         if gone:
-            return self.store.remove(kind.table, old.key, last), True
-        if last == old.obj:
-            return old, False
-        return self.store.put(kind.table, old.key, last), False
+            return self.store.remove(kind.table, old.key), True
+        return old, False
 
     def _orphan(self, owner_uid: str) -> None:
         for table in self.store.tables():

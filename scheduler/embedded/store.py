@@ -169,10 +169,10 @@ class Store:
         self._publish(table, Change(after.revision, key, before, after))
         return after
 
-    def remove(self, table: str, key: Key, last: Json | None = None) -> Record:
+    def remove(self, table: str, key: Key) -> Record:
         """Deletes; the returned record is the last state, stamped with the deletion's revision."""
         before = self.table(table).records[key]
-        final = dict(last if last is not None else before.obj)
+        final = dict(before.obj)
         final["metadata"] = dict(final["metadata"])
         after = self._stamp(key, final)
         self._publish(table, Change(after.revision, key, before, after, deleted=True))
