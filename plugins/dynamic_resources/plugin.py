@@ -72,6 +72,7 @@ class DynamicResources:
     def pre_filter(self, cycle: Cycle) -> PreFilterResult:
         """Find the claims, look at their requests, and prepare one plan for all nodes."""
         devices = cycle.state.devices
+        cycle.data[NAME] = None
         try:
             claims = resolve_claims(cycle.pod, devices.claim)
         except ClaimError as problem:
@@ -198,7 +199,12 @@ class DynamicResources:
     def post_filter(
         self, cycle: Cycle, statuses: Mapping[str, Status]
     ) -> Generator[Instruction, str | None, PostFilterResult]:
-        """Free one claim that is in the way and used by nobody else."""
+        """Free one claim that is in the way and used by nobody else.
+
+        When an earlier plugin's PreFilter has ended the attempt, upstream finds no state here and says so.
+        """
+        if NAME not in cycle.data:
+            return PostFilterResult(error("not found"))
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         for claim in attempt.unavailable.values() if attempt is not None else ():
             consumers = claim.consumers
