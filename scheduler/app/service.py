@@ -164,9 +164,19 @@ class Service:
             self._tasks.append(asyncio.get_running_loop().create_task(work))
 
     async def wait_synced(self) -> None:
-        """Until every kind has been listed once; then long-lived objects leave the garbage collector's sight."""
-        for reflector in self.reflectors.values():
-            await reflector.synced.wait()
+        """Until every kind has been listed once; then long-lived objects leave the garbage collector's sight.
+
+        Raises what a background task died of, rather than waiting for ever.
+        """
+        waits = [asyncio.ensure_future(reflector.synced.wait()) for reflector in self.reflectors.values()]
+        try:
+            while not all(wait.done() for wait in waits):
+                pending = [wait for wait in waits if not wait.done()]
+                await asyncio.wait([*pending, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+                self._raise_failed()
+        finally:
+            for wait in waits:
+                wait.cancel()
         gc.collect()
         gc.freeze()
 
@@ -177,6 +187,9 @@ class Service:
         if not deciding.done():
             self.loop.stop()
         await deciding
+        self._raise_failed()
+
+    def _raise_failed(self) -> None:
         for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error

@@ -1,0 +1,73 @@
+"""Turns what happens into the numbers of edge.metrics."""
+
+from __future__ import annotations
+
+from scheduler.edge.metrics import Metrics
+from scheduler.queue.pod import Place
+from scheduler.queue.scheduling_queue import SchedulingQueue
+from scheduler.state.cluster import ClusterState
+
+_QUEUE_LABEL = {
+    Place.ACTIVE: "active",
+    Place.BACKOFF: "backoff",
+    Place.ERROR_BACKOFF: "backoff",
+    Place.UNSCHEDULABLE: "unschedulable",
+}
+
+
+class ServiceMeter:
+    """The Meter of reports, queue and watches in production."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def attempt(self, result: str, profile: str, duration_s: float) -> None:
+        """An attempt ended: scheduled, unschedulable or error."""
+        self._metrics.attempt(result, profile, duration_s)
+
+    def scheduled(self, attempts: int, waited_s: float) -> None:
+        """A Pod was bound."""
+        self._metrics.pod_bound(attempts, waited_s)
+        self._metrics.binds.labels("bound").inc()
+
+    def algorithm(self, duration_s: float) -> None:
+        """The deciding part of an attempt took so long."""
+        self._metrics.algorithm_duration.observe(duration_s)
+
+    def lost_race(self, profile: str) -> None:
+        """A decision was given up because another scheduler was first."""
+        self._metrics.lost_races.labels(profile).inc()
+        self._metrics.binds.labels("lost").inc()
+
+    def foreign_overlap(self, profile: str, count: int) -> None:
+        """Another scheduler gave away ``count`` devices that are ours."""
+        self._metrics.foreign_overlaps.inc(count)
+
+    def broken(self, where: str) -> None:
+        """An internal error was caught."""
+        self._metrics.internal_errors.inc()
+
+    def incoming(self, place: Place, event_label: str) -> None:
+        """A Pod entered a queue."""
+        label = _QUEUE_LABEL.get(place)
+        if label is not None:
+            self._metrics.queue_incoming.labels(label, event_label).inc()
+
+    def bad_object(self, kind: str) -> None:
+        """An object could not be decoded."""
+        self._metrics.bad_objects.labels(kind).inc()
+
+    def repaired(self, kind: str, count: int) -> None:
+        """The reconcile repaired ``count`` differences."""
+        self._metrics.repairs.labels(kind).inc(count)
+
+
+def refresh_gauges(metrics: Metrics, queue: SchedulingQueue, state: ClusterState, beat_age_s: float) -> None:
+    """Gauges are read off when somebody asks for the metrics."""
+    for name, count in queue.counts().items():
+        metrics.pending_pods.labels(name).set(count)
+        metrics.queued_entities.labels(name, "pod").set(count)
+    metrics.cache_size.labels("nodes").set(len(state.nodes))
+    metrics.cache_size.labels("pods").set(len(state.placements))
+    metrics.cache_size.labels("assumed_pods").set(state.assumed_count())
+    metrics.loop_age.set(beat_age_s)

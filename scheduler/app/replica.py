@@ -1,0 +1,228 @@
+"""``dra-scheduler run``: one replica from start to exit code.
+
+0 after SIGTERM or SIGINT (kube-scheduler answers 1 without leader election: a listed difference), 1 when the Lease was
+lost or the start failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from scheduler import __version__
+from scheduler.app.meters import ServiceMeter, refresh_gauges
+from scheduler.app.service import Service
+from scheduler.config import RunOptions
+from scheduler.edge.auth import Authorizer
+from scheduler.edge.beat import Beat
+from scheduler.edge.certificates import ServingCertificate
+from scheduler.edge.client import ApiClient, OpenGate, WriteGate
+from scheduler.edge.credentials import Access, find_access
+from scheduler.edge.election import ElectionSettings
+from scheduler.edge.http import Check, HealthServer, ping
+from scheduler.edge.leader import LeaderElector
+from scheduler.edge.logging import configure_logging, get_logger
+from scheduler.edge.metrics import Metrics
+
+LOOP_STUCK_S = 20.0
+STOP_TIMEOUT_S = 25.0
+
+
+class Replica:
+    """One process: the service, its lease, its port. ``run`` answers with the exit code."""
+
+    def __init__(self, options: RunOptions, access: Access) -> None:
+        self.options, self.access = options, access
+        self.log = get_logger("dra-scheduler")
+        self.metrics, self.beat = Metrics(), Beat()
+        self.host = socket.gethostname()
+        self.elector = self._elector() if options.config.leader_election.leader_elect else None
+        self._ended = asyncio.Event()
+        self._lost = ""
+        self._stopping = False
+        self._loop = asyncio.get_running_loop()
+
+    def _elector(self) -> LeaderElector:
+        election = self.options.config.leader_election
+        settings = ElectionSettings(
+            identity=f"{self.host}_{uuid.uuid4()}",
+            namespace=election.resource_namespace,
+            name=election.resource_name,
+            lease_duration_s=election.lease_duration_s,
+            renew_deadline_s=election.renew_deadline_s,
+            retry_period_s=election.retry_period_s,
+        )
+        return LeaderElector(
+            self.access,
+            settings,
+            self.beat,
+            on_leading=self._note_leading,
+            on_lost=self._note_lost,
+            exit_process=os._exit,
+            on_trouble=lambda text: self.log.warning("leader election", message=text),
+        )
+
+    def _observe(self, method: str, status: int, duration_s: float) -> None:
+        self.metrics.request_seen(self.access.server.partition("://")[2], method, status, duration_s)
+
+    # called in the election's thread
+
+    def _note_leading(self) -> None:
+        self.metrics.leader.labels(self.options.config.leader_election.resource_name).set(1)
+        self.log.info("became leader")
+
+    def _note_lost(self, reason: str) -> None:
+        self._lost = reason or "lease lost"
+        self.metrics.leader.labels(self.options.config.leader_election.resource_name).set(0)
+        self.log.error("Leaderelection lost", reason=reason)
+        self._loop.call_soon_threadsafe(self._ended.set)
+
+    # the life of the replica
+
+    async def run(self) -> int:
+        """Until a signal or a lost lease."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._ended.set)
+        gate: WriteGate = self.elector or OpenGate()
+        async with ApiClient(self.access, gate=gate, observe=self._observe) as client:
+            service = self._service(client)
+            server = await self._serve(client, service)
+            beating = asyncio.create_task(self._keep_beating())
+            if self.access.renewable:
+                renewing = asyncio.create_task(self.access.keep_renewed(report=self.log.warning))
+            service.start()
+            deciding = asyncio.create_task(self._decide(service))
+            ended = asyncio.create_task(self._ended.wait())
+            try:
+                await asyncio.wait([deciding, ended], return_when=asyncio.FIRST_COMPLETED)
+                self._stopping = True
+                return await self._stop(service, deciding)
+            finally:
+                for task in (beating, ended):
+                    task.cancel()
+                if self.access.renewable:
+                    renewing.cancel()
+                if server is not None:
+                    await server.stop()
+
+    async def _keep_beating(self) -> None:
+        """The event loop turns: that is what the lease thread wants to know, also while standing by."""
+        while True:
+            self.beat.touch()
+            await asyncio.sleep(0.5)
+
+    async def _decide(self, service: Service) -> None:
+        await service.wait_synced()
+        self.log.info("caches synced", nodes=len(service.state.nodes), claims=len(service.state.devices.claims))
+        if self.elector is not None:
+            self.elector.start()
+        await service.run()
+
+    async def _stop(self, service: Service, deciding: asyncio.Task[None]) -> int:
+        if self._lost:
+            deciding.cancel()
+            await asyncio.gather(deciding, return_exceptions=True)
+            await service.close(drain=False)
+            if self.elector is not None:
+                await asyncio.to_thread(self.elector.stop, False)
+            return 1
+        service.stop()
+        try:
+            if service.synced:
+                await asyncio.wait_for(asyncio.shield(deciding), STOP_TIMEOUT_S)
+            else:
+                deciding.cancel()
+        except TimeoutError:
+            self.log.warning("commits did not end in time, leaving them to the next leader")
+            deciding.cancel()
+        await service.close()
+        if self.elector is not None:
+            await asyncio.to_thread(self.elector.stop, True)
+        failed = deciding.done() and not deciding.cancelled() and deciding.exception() is not None
+        if failed:
+            self.log.error("ended by an error", error=str(deciding.exception()))
+        return 1 if failed else 0
+
+    def _service(self, client: ApiClient) -> Service:
+        options = self.options
+        return Service(
+            options.config,
+            client,
+            ServiceMeter(self.metrics),
+            self.log,
+            clock=time.time,
+            instance=lambda name: f"{name}-{self.host}",
+            feature_gates=options.feature_gates,
+            may_decide=lambda: self.elector is None or self.elector.leading,
+            beat=self.beat.touch,
+            verify_caches=options.verify_caches,
+            max_unschedulable_s=options.pod_max_in_unschedulable_pods_s,
+        )
+
+    async def _serve(self, client: ApiClient, service: Service) -> HealthServer | None:
+        options = self.options
+        if not options.secure_port:
+            return None
+
+        def metrics() -> tuple[bytes, str]:
+            refresh_gauges(self.metrics, service.queue, service.state, self.beat.age_s())
+            return self.metrics.render()
+
+        server = HealthServer(
+            self._checks(service),
+            metrics,
+            host=options.bind_address,
+            port=options.secure_port,
+            certificate=ServingCertificate(options.tls_cert_file, options.tls_private_key_file),
+            authorizer=Authorizer(client),
+            configuration=lambda: asdict(options.config),
+            on_trouble=lambda text: self.log.warning("secure port", message=text),
+        )
+        await server.start()
+        return server
+
+    def _checks(self, service: Service) -> Mapping[str, Mapping[str, Check]]:
+        def beat() -> str:
+            return "" if self.beat.age_s() < LOOP_STUCK_S else f"the loop has not turned for {self.beat.age_s():.0f} s"
+
+        def election() -> str:
+            return "" if self.elector is None or self.elector.healthy() else "the lease thread is stuck"
+
+        def synced() -> str:
+            return "" if service.synced else "not every kind has been listed yet"
+
+        def shutdown() -> str:
+            return "process is shutting down" if self._stopping else ""
+
+        alive: Mapping[str, Check] = {"ping": ping, "beat": beat, "leaderElection": election}
+        return {
+            "livez": alive,
+            "healthz": alive,
+            "readyz": {**alive, "informer-sync": synced, "shutdown": shutdown},
+        }
+
+
+def run(options: RunOptions) -> int:
+    """Run one replica to its end; the exit code. Raises ConfigError for what is wrong before the start."""
+    configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
+    return asyncio.run(_run(options))
+
+
+async def _run(options: RunOptions) -> int:
+    log = get_logger("dra-scheduler")
+    for warning in options.config.warnings:
+        log.warning(warning)
+    access = await find_access(options.kubeconfig)
+    log.info(
+        "starting",
+        version=__version__,
+        server=access.server,
+        profiles=[profile.scheduler_name for profile in options.config.profiles],
+    )
+    return await Replica(options, access).run()
