@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from scheduler.api.changes import Change
-from scheduler.api.kinds import DEVICE_TAINT_RULE, NODE
+from scheduler.api.kinds import DEVICE_TAINT_RULE, NODE, convert
 from scheduler.edge.client import ApiClient
 from scheduler.edge.lines import LineSplitter
 from scheduler.edge.reflector import BadObject, Reflector
@@ -328,6 +328,27 @@ async def test_list_all_leaves_the_copy_alone(server: ScriptedServer, client: Ap
         assert (set(objects), revision) == ({"a"}, 11)
         assert not reflector.store
     assert sink.told() == []
+
+
+async def test_reconcile_repairs_what_the_watch_lost(server: ScriptedServer, client: ApiClient) -> None:
+    """Lost deletions, changes, additions and replacements are delivered; undecodable and newer objects stay."""
+    watches, sink = Watches(server), Received()
+    wrong = {"status": {"allocatable": 5}}
+    names = ("gone", "old", "twin", "bad", "newer")
+    watches.lists = [
+        page(10, *(node(name, 5) for name in names)),
+        page(12, node("old", 11), node("twin", 11, uid="second"), node("bad", 11, **wrong), node("added", 12)),
+        page(12, node("old", 11), node("twin", 11, uid="second"), node("bad", 11, **wrong), node("added", 12)),
+    ]
+    watches.streams = [[bookmark(12), 30.0]]
+    async with running(client, sink) as reflector:
+        await reached(reflector, 12)
+        reflector.store["newer"] = convert(NODE, node("newer", 13))
+        assert await reflector.reconcile() == 5
+        assert set(reflector.store) == {"old", "twin", "bad", "newer", "added"}
+        assert reflector.store["twin"].metadata.uid == "second"
+        assert await reflector.reconcile() == 0
+    assert sink.told()[5:] == ["-gone!", "~old!", "-twin!", "+twin!", "+added!"]
 
 
 def test_lines_of_any_size_in_chunks_of_any_size() -> None:
