@@ -56,6 +56,7 @@ class Attribute:
     branches: tuple[Attribute, Attribute] | None = None
     test_only: bool = False
     uncharged: bool = False
+    of_device: bool = False
 
     def qualify(self, qualifier: Qualifier) -> None:
         """Append a step."""
@@ -84,6 +85,10 @@ class Attribute:
         # A ternary costs nothing itself; nor does the attribute inside has().
         if self.branches is not None:
             return resolve
+        if self.of_device and not self.uncharged:
+            direct = _device_value(self.qualifiers)
+            if direct is not None:
+                return direct
         if self.test_only:
             return _as_presence(resolve)
         return _charged(resolve)
@@ -145,6 +150,28 @@ def _constant_path(base: Closure, qualifiers: list[Qualifier]) -> Closure:
             if not present:
                 raise missing(value, key, node)
         return value
+
+    return evaluate
+
+
+def _device_value(qualifiers: list[Qualifier]) -> Closure | None:
+    """``device.attributes["domain"].id`` and ``device.capacity["domain"].id`` without a walk; None for other paths."""
+    if len(qualifiers) != 3 or any(
+        step.optional or step.test_only or step.key_of is not None or type(step.key) is not str for step in qualifiers
+    ):
+        return None
+    kind, domain, name = (step.key for step in qualifiers)
+    last = qualifiers[2].node
+
+    def evaluate(frame: Frame) -> Any:
+        frame.cost += 4
+        values = frame.device.data[kind].data.get(domain)
+        if values is not None:
+            value = values.data.get(name)
+            # No attribute is null, so None means absent.
+            if value is not None:
+                return value
+        raise CelError(f"no such key: {name}", last)
 
     return evaluate
 

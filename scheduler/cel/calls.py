@@ -144,6 +144,26 @@ def _evaluate_for_cost(frame: Frame, closure: Closure) -> Any:
         return error
 
 
+def remembered(closure: Closure) -> Closure:
+    """A closure that depends on nothing: run it now, repeat its outcome and its cost."""
+    trial = Frame(MapValue({}), 0)
+    error: CelError | None = None
+    value: Any = None
+    try:
+        value = closure(trial)
+    except CelError as raised:
+        error = raised
+    cost = trial.cost
+
+    def evaluate(frame: Frame) -> Any:
+        frame.cost += cost
+        if error is not None:
+            raise CelError(error.message, error.node)
+        return value
+
+    return evaluate
+
+
 def _implementation(node: Call, overload_id: str, function: Function) -> Implementation:
     if function.singleton is not None:
         return function.singleton
@@ -244,7 +264,8 @@ def _equals_text(left: Closure, right: Closure, constant: str, *, negated: bool)
         if type(one) is str:
             length = len(one)
             frame.cost += own_cost if length >= limit else math.ceil(length * 0.1)
-            return bool(one == constant) is not negated
+            same = bool(one == constant)
+            return not same if negated else same
         frame.cost += charge(one, constant)
         if not negated:
             return equal(one, constant)
@@ -279,7 +300,7 @@ def _logical(terms: list[Closure], *, deciding: bool) -> Closure:
                 failed = failed or error
                 continue
             if value is deciding:
-                return deciding
+                return not other
             if value is not other and failed is None:
                 failed = no_such_overload()
         if failed is not None:

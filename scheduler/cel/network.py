@@ -277,6 +277,15 @@ def _parses(parse: Any) -> Any:
     return evaluate
 
 
+def _contains_ip_text(prefix: CIDR, text: str) -> bool:
+    try:
+        address = parse_ip(text)
+    except AddressError:
+        # Upstream loses the parse error on the way.
+        raise no_such_overload() from None
+    return _contains_ip(prefix, address)
+
+
 def _contains_ip(prefix: CIDR, address: IP) -> bool:
     if type(address) is not IP:
         raise no_such_overload()
@@ -351,7 +360,7 @@ string                cidr_to_string             (CIDR) string
         "is_ip": _parses(parse_ip),
         "ip_to_string": str,
         "string_to_cidr": _cidr,
-        "cidr_contains_ip_string": lambda prefix, text: _contains_ip(prefix, _ip(text)),
+        "cidr_contains_ip_string": _contains_ip_text,
         "cidr_contains_ip_ip": _contains_ip,
         "cidr_contains_cidr_string": lambda prefix, text: _contains_cidr(prefix, _cidr(text)),
         "cidr_contains_cidr": _contains_cidr,

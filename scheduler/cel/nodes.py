@@ -157,7 +157,8 @@ def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Call):
         return node.args if node.target is None else (node.target, *node.args)
     if isinstance(node, Select):
-        return (node.operand,)
+        # A qualified type name is one thing; its parts are no expressions.
+        return () if node.constant is not None else (node.operand,)
     if isinstance(node, ListExpr):
         return node.elements
     if isinstance(node, MapExpr):

@@ -37,6 +37,10 @@ _FOLDED_CONVERSIONS: Final = frozenset(
 )
 
 
+# Upstream parses these constants at each evaluation, and charges for it; we parse once and charge alike.
+_PARSERS: Final = frozenset({"quantity", "semver", "ip", "cidr", "url", "isQuantity", "isSemver"})
+
+
 class Constant:
     """A planned constant: free to evaluate."""
 
@@ -86,7 +90,7 @@ class Planner:
             for scope in reversed(self.scopes):
                 if node.name in scope:
                     return Attribute(node, scope[node.name])
-        attribute = Attribute(node, _device)
+        attribute = Attribute(node, _device, of_device=True)
         # Behind a macro variable of the same name upstream loses its cost tracker along the path.
         attribute.uncharged = node.absolute and any(node.name in scope for scope in self.scopes)
         return attribute
@@ -147,6 +151,8 @@ class Planner:
             if type(pattern) is str:
                 return calls.with_pattern(node, overload, closures, pattern)
         closure = calls.plan_call(node, overload, FUNCTIONS[node.function], closures)
+        if node.function in _PARSERS and all(isinstance(part, Constant) for part in planned):
+            return calls.remembered(closure)
         if node.function in _FOLDED_CONVERSIONS and len(planned) == 1 and isinstance(planned[0], Constant):
             return self.fold(node, closure)
         return closure
