@@ -46,7 +46,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--leader-elect-resource-namespace", metavar="NAMESPACE", help="its namespace (default kube-system)")
     add("--bind-address", default="0.0.0.0", metavar="IP", help="address of the HTTPS server (default 0.0.0.0)")
     add("--secure-port", type=parse_port, default=10259, metavar="PORT", help="HTTPS port, 0 for none (default 10259)")
-    add("--cert-dir", default="", metavar="FOLDER", help="folder with the serving certificate")
+    add("--cert-dir", default="", metavar="FOLDER", help="folder with dra-scheduler.crt and dra-scheduler.key")
     add("--tls-cert-file", default="", metavar="FILE", help="serving certificate; default: self-signed, in memory")
     add("--tls-private-key-file", default="", metavar="FILE", help="its private key")
     add("--feature-gates", default="", metavar="A=true,B=false", help="kube-scheduler's feature gates")
@@ -75,9 +75,8 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         logging_format=arguments.logging_format,
         secure_port=arguments.secure_port,
         bind_address=arguments.bind_address,
-        cert_dir=arguments.cert_dir,
-        tls_cert_file=arguments.tls_cert_file,
-        tls_private_key_file=arguments.tls_private_key_file,
+        tls_cert_file=arguments.tls_cert_file or _in_folder(arguments.cert_dir, "dra-scheduler.crt"),
+        tls_private_key_file=arguments.tls_private_key_file or _in_folder(arguments.cert_dir, "dra-scheduler.key"),
         feature_gates=parse_feature_gates(arguments.feature_gates),
         verify_caches=arguments.verify_caches,
         pod_max_in_unschedulable_pods_s=arguments.pod_max_in_unschedulable_pods_duration,
@@ -91,3 +90,7 @@ def _election(arguments: Arguments, election: LeaderElection) -> LeaderElection:
     check_leader_election(election, "leaderElection", problems)
     problems.raise_any()
     return election
+
+
+def _in_folder(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}" if folder else ""

@@ -24,7 +24,6 @@ class RunOptions:
     logging_format: str = "text"
     secure_port: int = 10259
     bind_address: str = "0.0.0.0"
-    cert_dir: str = ""
     tls_cert_file: str = ""
     tls_private_key_file: str = ""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)

@@ -98,7 +98,6 @@ def test_the_rest_of_the_flags() -> None:
     assert got == RunOptions(
         secure_port=0,
         bind_address="127.0.0.1",
-        cert_dir="/c",
         tls_cert_file="/c/a",
         tls_private_key_file="/c/b",
         feature_gates={"DRADeviceTaints": False},
@@ -106,6 +105,12 @@ def test_the_rest_of_the_flags() -> None:
         logging_format="json",
         pod_max_in_unschedulable_pods_s=90.0,
     )
+
+
+def test_a_certificate_folder_stands_for_two_files() -> None:
+    """--cert-dir names the pair that files given one by one replace."""
+    got = options("--cert-dir=/c/")
+    assert (got.tls_cert_file, got.tls_private_key_file) == ("/c/dra-scheduler.crt", "/c/dra-scheduler.key")
 
 
 @pytest.mark.parametrize(

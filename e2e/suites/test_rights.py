@@ -1,0 +1,250 @@
+"""manifests/base on a real API server: the scheduler runs as its ServiceAccount, with exactly the rights it uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, EVENTS, PODS, SERVICE_ACCOUNTS, Api, Object, Resource
+from e2e.controlplane import ControlPlane, build
+from e2e.controlplane.fixtures import make_api
+from e2e.driver import PretendedDriver, add_node
+from e2e.objects import claim_template, device_class, exactly, pod
+from e2e.scheduler import SchedulerProcess, condition
+from e2e.waiting import eventually
+from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
+from scheduler.api.resource import ConsumerReference
+from scheduler.edge.auth import Authorizer
+from scheduler.edge.binder import Binder
+from scheduler.edge.claims import ClaimWriter
+from scheduler.edge.client import ApiClient
+from scheduler.edge.credentials import from_kubeconfig
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+ACCOUNT = ("dra-scheduler", "dra-scheduler")
+USER = "system:serviceaccount:dra-scheduler:dra-scheduler"
+CLASS = "gpu.example.com"
+NS = "default"
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+CLUSTER_ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
+
+
+def apply_base(plane: ControlPlane) -> None:
+    """`kubectl apply -k manifests/base` as admin; the API server validates every field."""
+    kubectl = build.control_plane_binaries() / "kubectl"
+    command = [str(kubectl), f"--kubeconfig={plane.kubeconfig_for()}", "apply", "-k", str(MANIFESTS / "base")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+
+
+def base_config() -> dict[str, Any]:
+    """The fields of the shipped configuration, without the header that SchedulerProcess adds."""
+    config: dict[str, Any] = yaml.safe_load((MANIFESTS / "base/config.yaml").read_text())
+    return {key: value for key, value in config.items() if key not in ("apiVersion", "kind")}
+
+
+def granted() -> set[tuple[str, str]]:
+    """(resource.group, verb) of every rule that base gives to the ServiceAccount."""
+    documents = yaml.safe_load_all((MANIFESTS / "base/rbac.yaml").read_text())
+    roles = [item for item in documents if item["kind"] in ("Role", "ClusterRole") and "metrics" not in str(item)]
+    return {
+        (f"{resource}.{group}".rstrip("."), verb)
+        for role in roles
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def calls(audit: Path) -> Iterator[tuple[tuple[str, str], int]]:
+    """((resource.group, verb), HTTP status) of each call of the ServiceAccount in an audit log."""
+    for line in audit.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["user"]["username"] != USER or "objectRef" not in entry:
+            continue
+        reference = entry["objectRef"]
+        resource = "/".join(filter(None, (reference["resource"], reference.get("subresource"))))
+        group = reference.get("apiGroup", "")
+        yield (f"{resource}.{group}".rstrip("."), entry["verb"]), entry.get("responseStatus", {}).get("code", 0)
+
+
+async def small_cluster(api: Api) -> None:
+    """Two nodes with one device each, and templates that ask for one and for two on one node."""
+    await api.create(DEVICE_CLASSES, device_class(CLASS, f'device.driver == "{CLASS}"'))
+    for name in ("node-0", "node-1"):
+        await add_gpu_node(api, name)
+    await api.create(CLAIM_TEMPLATES, claim_template("one-gpu", exactly(CLASS)), NS)
+    await api.create(CLAIM_TEMPLATES, claim_template("two-gpus", exactly(CLASS, count=2)), NS)
+
+
+async def add_gpu_node(api: Api, name: str) -> None:
+    """A node with one device."""
+    await add_node(api, name)
+    await PretendedDriver(api, CLASS).publish_node(name, 1)
+
+
+async def bound(api: Api, name: str) -> bool:
+    """Whether the Pod has a node."""
+    return bool((await api.get(PODS, name, NS))["spec"].get("nodeName"))
+
+
+async def use_every_ordinary_right(api: Api) -> None:
+    """A Pod that gets a device, and one that never fits and is tried twice: condition, event, series of events."""
+    await api.create(PODS, pod("fits", templates={"gpu": "one-gpu"}), NS)
+    await eventually(lambda: bound(api, "fits"), "the Pod with a claim is bound")
+    await api.create(PODS, pod("too-big", templates={"gpu": "two-gpus"}), NS)
+
+    async def told() -> bool:
+        return condition(await api.get(PODS, "too-big", NS)).get("reason") == "Unschedulable"
+
+    await eventually(told, "the Pod that does not fit is told so")
+    numbers = iter(range(1000))
+
+    async def repeated() -> bool:
+        await add_gpu_node(api, f"later-{next(numbers)}")  # new devices wake the Pod, which fails again
+        await asyncio.sleep(1.0)
+        return any(event.get("series") for event in await api.list(EVENTS, NS))
+
+    await eventually(repeated, "the second failure is counted in the Event of the first", timeout_s=40)
+
+
+async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) -> None:
+    """Reading back after conflicts, and asking who may see /metrics, through the scheduler's own edge."""
+    await api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "prometheus"}}, NS)
+    token = await asyncio.to_thread(plane.service_account_token, NS, "prometheus")
+    async with ApiClient(await from_kubeconfig(str(kubeconfig))) as client:
+        assert await Authorizer(client).verdict("nonsense", "/metrics") == "unauthenticated"
+        assert await Authorizer(client).verdict(token, "/metrics") == "forbidden"
+        await api.create(CLUSTER_ROLE_BINDINGS, _reader_binding())
+
+        async def allowed() -> bool:
+            return await Authorizer(client).verdict(token, "/metrics") == "allowed"
+
+        await eventually(allowed, "the ClusterRole for readers of metrics opens /metrics")
+        found = convert(POD, await api.get(PODS, "fits", NS))
+        await Binder(client).bind(found, found.spec.nodeName)  # a conflict: it is bound already
+        (data,) = (claim for claim in await api.list(CLAIMS, NS) if "allocation" in claim.get("status", {}))
+        old = convert(RESOURCE_CLAIM, data)
+        await api.patch(CLAIMS, old.metadata.name, {"metadata": {"labels": {"newer": "yes"}}}, NS)
+        waiting = convert(POD, await api.get(PODS, "too-big", NS))
+        consumer = ConsumerReference(resource="pods", name=waiting.metadata.name, uid=waiting.uid)
+        kept = await ClaimWriter(client).reserve(old, consumer)
+        assert kept.reserved_for(waiting.uid)
+
+
+def _reader_binding() -> Object:
+    return {
+        "metadata": {"name": "prometheus"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "dra-scheduler-metrics-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": NS}],
+    }
+
+
+async def test_every_call_is_allowed_and_every_right_is_used(
+    own_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
+    """As the ServiceAccount of base nothing is forbidden, and the audit log shows each rule in use: one less and a
+    call that was made here would fail.
+    """
+    policy, audit = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
+    plane = await asyncio.to_thread(
+        own_control_plane, apiserver_arguments=[f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
+    )
+    await asyncio.to_thread(apply_base, plane)
+    kubeconfig = plane.kubeconfig_for(service_account=ACCOUNT)
+    async with make_api(plane) as api:
+        await small_cluster(api)
+        scheduler = SchedulerProcess(tmp_path / "scheduler", kubeconfig, config=_with(base_config(), kubeconfig))
+        await asyncio.to_thread(scheduler.start_and_wait)
+        try:
+            await use_every_ordinary_right(api)
+            await use_every_rare_right(plane, api, kubeconfig)
+        finally:
+            await asyncio.to_thread(scheduler.stop)
+    seen = list(calls(audit))
+    assert [call for call, status in seen if status in (401, 403)] == []
+    # Asked for by the API server itself while it serves a PATCH of the status: it never shows as a call.
+    synthetic = {("resourceclaims/binding.resource.k8s.io", "patch")}
+    assert {call for call, _ in seen} | synthetic == granted()
+
+
+async def test_without_the_binding_right_no_claim_is_written(
+    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The right that shows in no audit log is needed, too, and its absence is told in plain words."""
+    await asyncio.to_thread(apply_base, control_plane)
+    role = await clean_cluster.get(CLUSTER_ROLES, "dra-scheduler")
+    rules = [rule for rule in role["rules"] if rule["resources"] != ["resourceclaims/binding"]]
+    assert len(rules) == len(role["rules"]) - 1
+    await clean_cluster.patch(CLUSTER_ROLES, "dra-scheduler", {"rules": rules})
+    kubeconfig = control_plane.kubeconfig_for(service_account=ACCOUNT)
+    await small_cluster(clean_cluster)
+    scheduler = SchedulerProcess(tmp_path, kubeconfig, config=_with(base_config(), kubeconfig))
+    await asyncio.to_thread(scheduler.start_and_wait)
+    try:
+        await clean_cluster.create(PODS, pod("fits", templates={"gpu": "one-gpu"}), NS)
+
+        async def told() -> bool:
+            events = await clean_cluster.list(EVENTS, NS)
+            return any("resourceclaims/binding" in str(event.get("note")) for event in events)
+
+        await eventually(told, "an Event names the missing right")
+        assert not await bound(clean_cluster, "fits")
+        (claim,) = await clean_cluster.list(CLAIMS, NS)
+        assert "allocation" not in claim.get("status", {})
+        await asyncio.to_thread(apply_base, control_plane)
+        await eventually(lambda: bound(clean_cluster, "fits"), "with the right back the Pod is bound", timeout_s=40)
+    finally:
+        await asyncio.to_thread(scheduler.stop)
+
+
+@pytest.mark.parametrize(
+    ("path", "schema"),
+    [
+        ("/api/v1/nodes?limit=1", "dra-scheduler"),
+        ("/apis/coordination.k8s.io/v1/namespaces/dra-scheduler/leases/dra-scheduler", "dra-scheduler-leader-election"),
+    ],
+)
+async def test_our_calls_have_a_flow_of_their_own(
+    clean_cluster: Api, control_plane: ControlPlane, path: str, schema: str
+) -> None:
+    """API priority and fairness puts the ServiceAccount's calls into the FlowSchemas of base."""
+    await asyncio.to_thread(apply_base, control_plane)
+    token = await asyncio.to_thread(control_plane.service_account_token, *ACCOUNT)
+    uid = (await clean_cluster.get(FLOW_SCHEMAS, schema))["metadata"]["uid"]
+
+    async def classified() -> bool:
+        answer = await as_scheduler.session.get(path)
+        return bool(answer.headers.get("X-Kubernetes-PF-FlowSchema-UID") == uid)
+
+    async with Api(control_plane.url, token=token, ca_file=control_plane.ca_file) as as_scheduler:
+        await eventually(classified, f"the call is classified by the FlowSchema {schema}")
+
+
+def _with(config: dict[str, Any], kubeconfig: Path) -> dict[str, Any]:
+    return config | {"clientConnection": {"kubeconfig": str(kubeconfig)}}
+
+
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}],
+}
