@@ -8,7 +8,7 @@ real API server.
 
 from __future__ import annotations
 
-from scheduler.embedded.faults import Audit, AuditEntry, Fault, FaultPlan
+from scheduler.embedded.faults import Action, Audit, AuditEntry, Fault, FaultPlan
 from scheduler.embedded.server import EmbeddedServer
 
-__all__ = ["Audit", "AuditEntry", "EmbeddedServer", "Fault", "FaultPlan"]
+__all__ = ["Action", "Audit", "AuditEntry", "EmbeddedServer", "Fault", "FaultPlan"]

@@ -37,17 +37,29 @@ class ClaimController:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._store = registry.store
+        self._owned_by: dict[str, set[Key]] = {}
+        """Claims by the UID of the Pod that owns them."""
 
     def affected(self, table: str, change: Change) -> Iterable[tuple[str, Key]]:
         match table:
             case "pods":
+                if change.deleted:
+                    self._owned_by.pop(change.after.uid, None)
                 return self._around_pod(change)
             case "resourceclaims":
+                self._note_owner(change)
                 return [] if change.deleted else [("claim", change.key)]
             case "resourceclaimtemplates" if change.before is None:
                 return [("pod", key) for key in self._waiting_for(change.key)]
             case _:
                 return []
+
+    def _note_owner(self, change: Change) -> None:
+        owner = _owner(change.after.obj)
+        if owner and change.deleted:
+            self._owned_by.get(owner, set()).discard(change.key)
+        elif owner:
+            self._owned_by.setdefault(owner, set()).add(change.key)
 
     def _around_pod(self, change: Change) -> Iterator[tuple[str, Key]]:
         pod = change.after.obj
@@ -84,10 +96,9 @@ class ClaimController:
             self._registry.patch(_PODS, *key, STRATEGIC, body, subresource="status")
 
     def _owned(self, pod: Record, entry_name: str) -> Record | None:
-        for claim in self._store.table("resourceclaims").records.values():
-            metadata = claim.obj["metadata"]
-            annotated = (metadata.get("annotations") or {}).get(POD_CLAIM_NAME) == entry_name
-            if annotated and claim.key[0] == pod.key[0] and _owner(claim.obj) == pod.uid:
+        for key in sorted(self._owned_by.get(pod.uid, ())):
+            claim = self._store.get("resourceclaims", key)
+            if claim and (claim.obj["metadata"].get("annotations") or {}).get(POD_CLAIM_NAME) == entry_name:
                 return claim
         return None
 

@@ -54,6 +54,7 @@ class EmbeddedServer:
         self.audit = Audit()
         self.reviewer = Reviewer()
         self.url = ""
+        self.port = 0
         self._handlers = Handlers(self.registry, self.faults, self.audit, self.reviewer, bookmark_interval_s)
         self._controllers = Controllers(self.registry) if controllers else None
         self._runner: web.ServerRunner | None = None
@@ -75,13 +76,17 @@ class EmbeddedServer:
             )
 
     async def start(self, port: int = 0) -> str:
-        """Listens on 127.0.0.1 and returns the URL; port 0 picks a free one. A stopped server can start again."""
+        """Listens on 127.0.0.1 and returns the URL. A stopped server can start again, on the port it had.
+
+        Port 0: a free one the first time. Raises OSError when the port is taken.
+        """
         server = web.Server(partial(guarded, self._handlers), handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.2)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, reuse_address=True, backlog=1024)
+        site = web.TCPSite(self._runner, "127.0.0.1", port or self.port, reuse_address=True, backlog=1024)
         await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self.port = int(self._runner.addresses[0][1])
+        self.url = f"http://127.0.0.1:{self.port}"
         if self._controllers is not None:
             self._controllers.start()
         return self.url
