@@ -52,13 +52,13 @@ def join_scalar(constraint: Constraint, state: State, value: AttributeValue) -> 
 def join_set(constraint: Constraint, state: State, value: AttributeValue) -> tuple[bool, State]:
     """As ``join_scalar`` with values as sets: a scalar is a set of one.
 
-    match: the running intersection must stay non-empty; distinct: pairwise disjoint. Unknown kinds are refused by
-    match even on the first device.
+    match: the running intersection must stay non-empty; distinct: pairwise disjoint. Unknown kinds and empty lists
+    are refused even on the first device.
     """
     values = as_set(value)
+    if values is None:
+        return False, state
     if constraint.kind == MATCH:
-        if values is None:
-            return False, state
         if state is None:
             return True, values
         kind, known = state
@@ -66,8 +66,6 @@ def join_set(constraint: Constraint, state: State, value: AttributeValue) -> tup
             return False, state
         common = known & values[1]
         return bool(common), (kind, common)
-    if values is None:
-        return state is None, (("", frozenset()),)
     if state is None:
         return True, (values,)
     if any(kind == values[0] and elements & values[1] for kind, elements in state):
