@@ -1,0 +1,79 @@
+"""The accepted differences: where we answer otherwise than upstream on purpose, each known by a predicate.
+
+docs/conformity.md explains each; tests/dra/test_accepted_differences.py holds one case of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One accepted difference. ``applies(case, ours, theirs)`` sees the input and both answers as given."""
+
+    name: str
+    kind: str
+    defect: str
+    ours: str
+    applies: Callable[[Json, Json, Json], bool]
+
+
+def _terms_of_a_device(case: Json, ours: Json, theirs: Json) -> bool:
+    several = any(
+        len((device.get("nodeSelector") or {}).get("nodeSelectorTerms", ())) > 1
+        for slice_ in case["slices"]
+        for device in slice_["spec"].get("devices", ())
+    )
+    text = "unsupported ResourceSlice.NodeSelector with"
+    return several and ours.get("allocated", False) and text in theirs.get("error", "")
+
+
+def _share_of_a_dedicated_device(case: Json, ours: Json, theirs: Json) -> bool:
+    """Upstream gave out a device whole although a share of it is in use, and we did not."""
+    shares = {
+        (held["driver"], held["pool"], held["device"])
+        for claim in case.get("allocated") or ()
+        for held in claim["status"]["allocation"]["devices"]["results"]
+        if held.get("shareID") and not held.get("adminAccess")
+    }
+    return bool(shares & _given_whole(theirs)) and not shares & _given_whole(ours)
+
+
+def _given_whole(answer: Json) -> set[tuple[str, str, str]]:
+    return {
+        (result["driver"], result["pool"], result["device"])
+        for allocation in answer.get("results") or ()
+        for result in allocation["devices"].get("results", ())
+        if not result.get("shareID") and not result.get("adminAccess")
+    }
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "device node selector of several terms",
+        "allocate",
+        "such a selector passes the API server's validation, but allocating the device ends the attempt on all nodes",
+        "the allocation is tied to the node it was made for",
+        _terms_of_a_device,
+    ),
+    Rule(
+        "share of a device that is dedicated now",
+        "allocate",
+        "a share without capacities is not seen once its device no longer allows multiple allocations: given out twice",
+        "the device is in use until the share is gone",
+        _share_of_a_dedicated_device,
+    ),
+)
+
+
+def explain(kind: str, case: Json, ours: Json, theirs: Json) -> Rule | None:
+    """The first rule of ``kind`` that accepts the difference between two answers to ``case``."""
+    for rule in RULES:
+        if rule.kind == kind and rule.applies(case, ours, theirs):
+            return rule
+    return None
