@@ -18,6 +18,7 @@ from scheduler.api.resource import FINALIZER, AllocationResult, ConsumerReferenc
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _encode = msgspec.json.encode
@@ -47,25 +48,41 @@ def claim_finalizer_patch(claim: ResourceClaim) -> bytes:
 
 def claim_allocation_patch(
     claim: ResourceClaim, allocation: AllocationResult | None, consumers: Sequence[ConsumerReference]
-) -> bytes:
-    """Merge patch of the claim's status: ``allocation`` (None: leave the present one) and further consumers.
+) -> tuple[bytes, str]:
+    """Patch of the claim's status and its content type: ``allocation`` (None: leave the present one), more consumers.
 
-    The caller has set ``allocation.allocationTimestamp``; entries of reservedFor stay byte for byte.
+    The caller has set ``allocation.allocationTimestamp``; entries of reservedFor stay byte for byte. Usually a merge
+    patch; but the server takes nulls out of those, inside lists too, so driver parameters that hold a null go as a
+    JSON patch, which leaves values alone.
     """
     status: dict[str, Any] = {"reservedFor": [*claim.status.reservedFor, *consumers]}
     if allocation is not None:
         status["allocation"] = allocation
-    return _encode({"metadata": _precondition(claim), "status": status})
+    if allocation is not None and _holds_null(allocation):
+        replaced = [
+            {"op": "replace", "path": f"/metadata/{key}", "value": value} for key, value in _precondition(claim).items()
+        ]
+        added = [{"op": "add", "path": f"/status/{key}", "value": value} for key, value in status.items()]
+        return _encode([*replaced, *added]), JSON_PATCH
+    return _encode({"metadata": _precondition(claim), "status": status}), MERGE_PATCH
+
+
+def _holds_null(allocation: AllocationResult) -> bool:
+    """True when driver parameters may hold a null (a string that spells it counts too: either patch is right then)."""
+    return any(
+        entry.opaque is not None and b"null" in bytes(entry.opaque.parameters) for entry in allocation.devices.config
+    )
 
 
 def claim_unreserve_patch(claim: ResourceClaim, pod_uid: str) -> bytes:
-    """Strategic merge patch of the claim's status that removes one consumer by its uid; needs no resourceVersion."""
-    return _encode(
-        {
-            "metadata": {"uid": claim.metadata.uid},
-            "status": {"reservedFor": [{"$patch": "delete", "uid": pod_uid}]},
-        }
-    )
+    """Merge patch of the claim's status: reservedFor without the consumer of that uid, other entries byte for byte.
+
+    Not a strategic merge patch as upstream's: the server decodes the whole object for one and so may spell numbers in
+    driver parameters anew (1.50 becomes 1.5), which it then refuses as a change of the immutable allocation.
+    """
+    entries = zip(claim.status.reservedFor, claim.consumers, strict=True)
+    left = [raw for raw, consumer in entries if consumer.uid != pod_uid]
+    return _encode({"metadata": _precondition(claim), "status": {"reservedFor": left or None}})
 
 
 def claim_deallocation_patch(claim: ResourceClaim) -> bytes:

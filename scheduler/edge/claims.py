@@ -99,8 +99,8 @@ def allocation_plan(allocation: AllocationResult, consumer: ConsumerReference) -
             raise ClaimFullError(now.key, now)
         if stored is None and FINALIZER not in now.metadata.finalizers:
             return Write("add finalizer to claim", bodies.claim_finalizer_patch(now), "")
-        body = bodies.claim_allocation_patch(now, allocation if stored is None else None, [consumer])
-        return Write("add allocation and reservation to claim", body)
+        body, content_type = bodies.claim_allocation_patch(now, allocation if stored is None else None, [consumer])
+        return Write("add allocation and reservation to claim", body, content_type=content_type)
 
     return plan
 
@@ -121,8 +121,8 @@ def reservation_plan(batch: list[_Reservation]) -> Plan:
                 fitting[uid] = reservation.consumer
         if not fitting:
             return None
-        body = bodies.claim_allocation_patch(now, None, list(fitting.values()))
-        return Write("add reservation to claim", body)
+        body, content_type = bodies.claim_allocation_patch(now, None, list(fitting.values()))
+        return Write("add reservation to claim", body, content_type=content_type)
 
     return plan
 
@@ -141,16 +141,12 @@ def _refusal(now: ResourceClaim, reservation: _Reservation, consumers: int) -> C
 
 
 def unreservation_plan(pod_uid: str) -> Plan:
-    """Remove one consumer. The first write is sent even when the version at hand does not show it: it may be old."""
-    sent = False
+    """Remove one consumer; nothing to do when it is not there."""
 
     def plan(now: ResourceClaim) -> Write | None:
-        nonlocal sent
-        if sent and not now.reserved_for(pod_uid):
+        if not now.reserved_for(pod_uid):
             return None
-        sent = True
-        body = bodies.claim_unreserve_patch(now, pod_uid)
-        return Write("remove reservation from claim", body, content_type=bodies.STRATEGIC_MERGE_PATCH)
+        return Write("remove reservation from claim", bodies.claim_unreserve_patch(now, pod_uid))
 
     return plan
 
@@ -245,10 +241,16 @@ class ClaimWriter:
             lane.waiting.extend(reservation for reservation in batch if not reservation.settled)
 
     async def unreserve(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim | None:
-        """Remove the Pod from reservedFor; the allocation stays. None when the claim is gone. Idempotent."""
+        """Remove the Pod from reservedFor; the allocation stays. None when the claim is gone. Idempotent.
+
+        A ``claim`` that does not show the reservation is read first: a write of ours may have taken effect unseen.
+        """
         async with self._lane(claim) as lane:
             try:
-                return await self._until_done(lane, claim, unreservation_plan(pod_uid))
+                known = _newest(lane.newest, claim)
+                if not known.reserved_for(pod_uid):
+                    lane.newest = known = await self._read(claim)
+                return await self._until_done(lane, known, unreservation_plan(pod_uid))
             except ClaimGoneError:
                 return None
 

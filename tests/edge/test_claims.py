@@ -8,8 +8,9 @@ import contextlib
 import msgspec
 import pytest
 
+from scheduler.api.bodies import claim_allocation_patch
 from scheduler.api.kinds import RESOURCE_CLAIM
-from scheduler.api.resource import FINALIZER, ConsumerReference, OpaqueDeviceConfiguration
+from scheduler.api.resource import FINALIZER, AllocationResult, ConsumerReference, OpaqueDeviceConfiguration
 from scheduler.api.resource import DeviceAllocationConfiguration as Configuration
 from scheduler.edge.claim_errors import (
     ClaimConflictError,
@@ -59,21 +60,35 @@ async def test_allocation_is_finalizer_then_one_status_write(
     assert writer.lanes == 0
 
 
-async def test_configuration_travels_byte_for_byte(
-    embedded: EmbeddedServer, api: ApiClient, writer: ClaimWriter
-) -> None:
+def configured(parameters: bytes) -> AllocationResult:
+    """One device with opaque driver parameters."""
+    config = Configuration("FromClaim", ("r",), OpaqueDeviceConfiguration("d.example", msgspec.Raw(parameters)))
+    given = devices("gpu-0")
+    return msgspec.structs.replace(given, devices=msgspec.structs.replace(given.devices, config=(config,)))
+
+
+async def test_configuration_travels_as_it_is(embedded: EmbeddedServer, writer: ClaimWriter) -> None:
     """Opaque driver parameters arrive as they were."""
-    parameters = msgspec.Raw(b'{"apiVersion":"x/v1","kind":"P","n":1.50,"list":[1,{"a":"b"}]}')
-    config = Configuration("FromClaim", ("r",), OpaqueDeviceConfiguration("d.example", parameters))
-    allocation = devices("gpu-0")
-    allocation = msgspec.structs.replace(
-        allocation, devices=msgspec.structs.replace(allocation.devices, config=(config,))
-    )
-    written = await writer.allocate(load_claim(embedded), allocation, consumer("p"))
+    parameters = b'{"apiVersion":"x/v1","kind":"P","n":1.5,"list":[1,{"a":"b"}]}'
+    written = await writer.allocate(load_claim(embedded), configured(parameters), consumer("p"))
     assert written.status.allocation is not None
     opaque = written.status.allocation.devices.config[0].opaque
     assert opaque is not None
     assert msgspec.json.decode(opaque.parameters) == msgspec.json.decode(parameters)
+
+
+async def test_parameters_with_nulls_are_written(embedded: EmbeddedServer, api: ApiClient, writer: ClaimWriter) -> None:
+    """They take another kind of patch (a merge patch loses nulls); its preconditions hold just as well."""
+    claim = load_claim(embedded)
+    allocation = configured(b'{"apiVersion":"x/v1","kind":"P","no":null,"list":[1,null]}')
+    body, content_type = claim_allocation_patch(claim, allocation, [consumer("p")])
+    assert content_type == "application/json-patch+json"
+    assert b'"no":null,"list":[1,null]' in body
+    label = b'{"metadata":{"labels":{"new":"1"}}}'
+    await api.call("PATCH", RESOURCE_CLAIM.path("default", "c"), label, "application/merge-patch+json")
+    written = await writer.allocate(claim, allocation, consumer("p"))
+    assert written.reserved_for("uid-p")
+    assert written.metadata.labels == {"keep": "me", "new": "1"}
 
 
 async def test_foreign_change_meanwhile_is_read_and_respected(
