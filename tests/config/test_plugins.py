@@ -185,3 +185,15 @@ def test_expansion_holds_exactly_the_plugins_of_a_point(disabled: list[str], nam
     assert sorted(expanded.points["filter"]) == sorted((able - set(disabled)) | set(named))
     for point in EXTENSION_POINTS:
         assert all(point in IMPLEMENTS[name] for name in expanded.points[point])
+
+
+def test_the_built_plugins_are_those_that_exist() -> None:
+    """The default list and the plugins package agree: same names, same order, upstream's points."""
+    from plugins.registry import DEFAULT_PLUGINS as CLASSES
+    from scheduler.framework.points import points_of
+
+    assert list(CLASSES) == [ref.name for ref in DEFAULT_PLUGINS.enabled]
+    for name, plugin_class in CLASSES.items():
+        # NodeUnschedulable's and TaintToleration's preFilter does nothing in kube-scheduler.
+        missing = set(IMPLEMENTS[name]) - {"preFilter"} - points_of(plugin_class)
+        assert not missing, f"{name} lacks {missing}"
