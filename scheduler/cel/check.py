@@ -74,7 +74,6 @@ TYPE_NAMES: Final[dict[str, Type]] = {
     "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES, "null_type": NULL,
     "list": list_of(DYN), "map": map_of(DYN, DYN), "type": TYPE, "google.protobuf.Timestamp": TIMESTAMP,
     "google.protobuf.Duration": DURATION, "net.IP": IP, "net.CIDR": CIDR, "optional_type": optional_of(DYN),
-    "kubernetes.DRADevice": DEVICE,
 }  # fmt: skip
 # Messages that can be built with a literal: name -> (resulting type, fields).
 MESSAGES: Final[dict[str, tuple[Type, dict[str, Type]]]] = {
@@ -91,6 +90,18 @@ MESSAGES: Final[dict[str, tuple[Type, dict[str, Type]]]] = {
     "google.protobuf.UInt32Value": (_wrapper(UINT), {"value": UINT}),
     "google.protobuf.UInt64Value": (_wrapper(UINT), {"value": UINT}),
     "google.protobuf.Any": (ANY, {"type_url": STRING, "value": BYTES}),
+    "google.protobuf.ListValue": (list_of(DYN), {"values": list_of(DYN)}),
+    "google.protobuf.Struct": (map_of(STRING, DYN), {"fields": map_of(STRING, DYN)}),
+    "google.protobuf.Value": (
+        DYN,
+        {
+            "number_value": DOUBLE,
+            "string_value": STRING,
+            "bool_value": BOOL,
+            "struct_value": map_of(STRING, DYN),
+            "list_value": list_of(DYN),
+        },
+    ),
 }
 
 

@@ -94,12 +94,7 @@ class Selector(_Program):
     def evaluate_with_cost(self, device: CelDevice, interrupted: Interrupt | None = None) -> tuple[bool, int]:
         """(match, cost units as kube-scheduler 1.37 counts them)."""
         value, cost = self.run(device, interrupted)
-        if type(value) is OptionalValue:
-            # Upstream's conversion looks through an optional.
-            value = value.value if value.present else None
-        if type(value) is not bool:
-            raise EvaluationError(_not_bool(value), cost=cost)
-        return value, cost
+        return (value if type(value) is bool else _as_bool(value, cost)), cost
 
     def read_key(self, device: CelDevice) -> Hashable:
         """Equal keys mean equal answers: the values the expression reads, and the device's conversion error."""
@@ -107,25 +102,47 @@ class Selector(_Program):
 
 
 _NATIVE: Final = {
-    "string": "string", "int": "int64", "uint": "uint64", "double": "float64", "bytes": "[]uint8",
-}  # fmt: skip
+    "string": "string",
+    "int": "int64",
+    "uint": "uint64",
+    "double": "float64",
+    "bytes": "[]uint8",
+}
+# How upstream words a result that is no bool, by type.
+_NOT_BOOL: Final = {
+    "string": "unsupported native conversion from string to 'bool'",
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "double": "type conversion error from Double to 'bool'",
+    "bytes": "type conversion error from Bytes to 'bool'",
+    "list": "type conversion error from list to 'bool'",
+    "map": "type conversion error from map to 'bool'",
+    "type": "type conversion not supported for 'type'",
+    "google.protobuf.Duration": "type conversion error from 'Duration' to 'bool'",
+    "google.protobuf.Timestamp": "type conversion error from 'Timestamp' to 'bool'",
+    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
+    "kubernetes.Quantity": "type conversion error from 'Quantity' to 'bool'",
+    "kubernetes.URL": "type conversion error from 'URL' to 'bool'",
+    "kubernetes.NamedFormat": "type conversion error from 'Format' to 'bool'",
+    "net.IP": "type conversion error from 'IP' to 'bool'",
+    "net.CIDR": "type conversion error from 'CIDR' to 'bool'",
+}
 
 
-def _not_bool(value: Any) -> str:
+def _as_bool(value: Any, cost: int) -> bool:
+    """The answer of a selector. Upstream's conversion looks through optionals."""
     name = type_name(value)
-    reasons = {
-        "string": "unsupported native conversion from string to 'bool'",
-        "int": "unsupported type conversion from 'int' to bool",
-        "uint": "unsupported type conversion from 'uint' to bool",
-        "double": "unsupported native conversion from double to 'bool'",
-        "bytes": "unsupported native conversion from bytes to 'bool'",
-        "list": "type conversion error from list to 'bool'",
-        "map": "unsupported type conversion: 'bool' to map",
-        "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
-        "kubernetes.Quantity": "type conversion error from 'Quantity' to 'bool'",
-    }
-    reason = reasons.get(name, f"type conversion error from '{name}' to 'bool'")
-    return f"CEL result of type {name} could not be converted to bool: {reason}"
+    while type(value) is OptionalValue:
+        if not value.present:
+            raise EvaluationError(
+                f"CEL result of type {name} could not be converted to bool: optional.none() dereference", cost=cost
+            )
+        value = value.value
+    if type(value) is bool:
+        return value
+    inner = type_name(value)
+    reason = _NOT_BOOL.get(inner, f"type conversion error from '{inner}' to 'bool'")
+    raise EvaluationError(f"CEL result of type {name} could not be converted to bool: {reason}", cost=cost)
 
 
 class DerivedAttribute(_Program):

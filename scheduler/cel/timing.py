@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
@@ -20,9 +21,12 @@ _UNIT_NANOS: Final = {
 }  # fmt: skip
 _DURATION_PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)(?![a-zµμ])")
 _TIMESTAMP: Final = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - one spelling with `timezone` below
+_EPOCH: Final = date(1970, 1, 1)
+_CYCLE_DAYS: Final = 146097
+_FIRST_DAY: Final = (date(1, 1, 1) - _EPOCH).days
+_LAST_DAY: Final = (date(9999, 12, 31) - _EPOCH).days
 
 
 def parse_duration(text: str) -> Duration | None:
@@ -69,8 +73,8 @@ def parse_timestamp(text: str) -> Timestamp | None:
     if hour > 23 or minute > 59 or second > 59:
         return None
     try:
-        # The calendar has no year 0; Go has, and finds it out of range afterwards.
-        day_count = (datetime(year or 4, month, day, tzinfo=timezone.utc) - _EPOCH).days - (0 if year else 1461)  # noqa: UP017 - as above
+        # Python's calendar has no year 0; Go's has, and finds it out of range afterwards.
+        day_count = (date(year or 400, month, day) - _EPOCH).days - (0 if year else _CYCLE_DAYS)
     except ValueError:
         return None
     seconds = day_count * 86400 + hour * 3600 + minute * 60 + second - offset_s
@@ -80,29 +84,53 @@ def parse_timestamp(text: str) -> Timestamp | None:
     return Timestamp(seconds * _SECOND + int(fraction), offset_s)
 
 
-def _local(value: Timestamp, offset_s: int) -> datetime:
-    seconds = value.nanos // _SECOND + offset_s
-    # The first and last day of the range may leave it in another zone; the calendar here ends there.
-    seconds = min(max(seconds, MIN_UNIX_S), MAX_UNIX_S)
-    return _EPOCH + timedelta(seconds=seconds)
+@dataclass(frozen=True, slots=True)
+class _Civil:
+    """Calendar fields of a moment; the years 0 and 10000 occur at the edges of the range, in other zones."""
+
+    year: int
+    month: int
+    day: int
+    second_of_day: int
+    day_of_week: int
+    day_of_year: int
 
 
-def format_timestamp(value: Timestamp, offset_s: int | None = None) -> str:
+def _local(value: Timestamp, offset_s: int) -> _Civil:
+    days, second_of_day = divmod(value.nanos // _SECOND + offset_s, 86400)
+    # Python's calendar covers 1 to 9999; the Gregorian one repeats every 400 years.
+    shift = 0
+    if days < _FIRST_DAY:
+        shift = -1
+    elif days > _LAST_DAY:
+        shift = 1
+    shown = _EPOCH + timedelta(days=days - shift * _CYCLE_DAYS)
+    return _Civil(
+        shown.year + shift * 400,
+        shown.month,
+        shown.day,
+        second_of_day,
+        (days + 4) % 7,
+        shown.toordinal() - date(shown.year, 1, 1).toordinal(),
+    )
+
+
+def format_timestamp(value: Timestamp) -> str:
     """RFC 3339 with as many fraction digits as needed, in the zone it was written with."""
-    offset_s = value.offset_s if offset_s is None else offset_s
-    local = _local(value, offset_s)
+    local = _local(value, value.offset_s)
     fraction = f"{value.nanos % _SECOND:09d}".rstrip("0")
     zone = "Z"
-    if offset_s:
-        hours, minutes = divmod(abs(offset_s) // 60, 60)
-        zone = f"{'-' if offset_s < 0 else '+'}{hours:02d}:{minutes:02d}"
-    day = f"{local.year:04d}-{local.month:02d}-{local.day:02d}"
-    return f"{day}T{local:%H:%M:%S}{'.' + fraction if fraction else ''}{zone}"
+    if value.offset_s:
+        hours, minutes = divmod(abs(value.offset_s) // 60, 60)
+        zone = f"{'-' if value.offset_s < 0 else '+'}{hours:02d}:{minutes:02d}"
+    minute_of_day, second = divmod(local.second_of_day, 60)
+    clock = f"{minute_of_day // 60:02d}:{minute_of_day % 60:02d}:{second:02d}"
+    return f"{local.year:04d}-{local.month:02d}-{local.day:02d}T{clock}{'.' + fraction if fraction else ''}{zone}"
 
 
 def _duration(nanos: int) -> Duration:
     if not INT_MIN <= nanos <= INT_MAX:
-        raise CelError("duration overflow")
+        raise CelError("integer overflow")
     return Duration(nanos)
 
 
@@ -128,7 +156,8 @@ def subtract_times(left: Any, right: Any) -> Any:
     if type(left) is type(right):
         return _duration(left.nanos - right.nanos)
     if type(left) is Timestamp and type(right) is Duration:
-        return _timestamp(left.nanos - right.nanos, left.offset_s)
+        # Upstream negates first, and the smallest duration has no opposite.
+        return _timestamp(left.nanos + negate_duration(right).nanos, left.offset_s)
     raise no_such_overload()
 
 
@@ -137,18 +166,27 @@ def negate_duration(value: Duration) -> Duration:
     return _duration(-value.nanos)
 
 
+def _zone_offset_s(value: Timestamp, zone: str) -> int:
+    if zone in ("", "UTC", "Local"):
+        return 0
+    if ".." in zone or zone[0] in "/\\":
+        raise CelError("time: invalid location name")
+    utc = _local(value, 0)
+    # A year in the middle of the range with the same calendar: no overflow when the zone is applied.
+    year = utc.year if 1 < utc.year < 9999 else (2000 + utc.year % 400 if utc.year > 9000 else 400 + utc.year)
+    moment = datetime(year, utc.month, utc.day, tzinfo=UTC) + timedelta(seconds=utc.second_of_day)
+    try:
+        offset = moment.astimezone(ZoneInfo(zone)).utcoffset()
+    except (KeyError, ValueError, OSError):
+        raise CelError(f"unknown time zone {zone}") from None
+    return int(offset.total_seconds()) if offset is not None else 0
+
+
 def _offset_s(value: Timestamp, zone: str) -> int:
     """Seconds east of UTC of a zone name or a ``+hh:mm`` offset, at that time. Raises CelError."""
     hours_text, colon, minutes_text = zone.partition(":")
     if not colon:
-        if zone in ("", "UTC"):
-            return 0
-        try:
-            offset = _EPOCH.astimezone(ZoneInfo(zone)).utcoffset()
-            offset = _local(value, 0).astimezone(ZoneInfo(zone)).utcoffset()
-        except (KeyError, ValueError, OSError, OverflowError):
-            raise CelError(f"unknown time zone {zone}") from None
-        return int(offset.total_seconds()) if offset is not None else 0
+        return _zone_offset_s(value, zone)
     numbers = []
     for part in (hours_text, minutes_text):
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", part):
@@ -176,13 +214,13 @@ def _truncated(nanos_per_unit: int) -> Any:
 _FIELDS: Final[dict[str, Any]] = {
     "getFullYear timestamp_to_year": lambda at, _: at.year,
     "getMonth timestamp_to_month": lambda at, _: at.month - 1,
-    "getDayOfYear timestamp_to_day_of_year": lambda at, _: at.timetuple().tm_yday - 1,
+    "getDayOfYear timestamp_to_day_of_year": lambda at, _: at.day_of_year,
     "getDayOfMonth timestamp_to_day_of_month": lambda at, _: at.day - 1,
     "getDate timestamp_to_day_of_month_1_based": lambda at, _: at.day,
-    "getDayOfWeek timestamp_to_day_of_week": lambda at, _: at.isoweekday() % 7,
-    "getHours timestamp_to_hours": lambda at, _: at.hour,
-    "getMinutes timestamp_to_minutes": lambda at, _: at.minute,
-    "getSeconds timestamp_to_seconds": lambda at, _: at.second,
+    "getDayOfWeek timestamp_to_day_of_week": lambda at, _: at.day_of_week,
+    "getHours timestamp_to_hours": lambda at, _: at.second_of_day // 3600,
+    "getMinutes timestamp_to_minutes": lambda at, _: at.second_of_day // 60 % 60,
+    "getSeconds timestamp_to_seconds": lambda at, _: at.second_of_day % 60,
     "getMilliseconds timestamp_to_milliseconds": lambda _, value: value.nanos % _SECOND // 1_000_000,
 }
 _DURATION_FIELDS: Final = {
