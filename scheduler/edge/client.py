@@ -11,7 +11,8 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -23,6 +24,9 @@ from scheduler.api.bodies import JSON
 from scheduler.edge.credentials import Access
 from scheduler.edge.errors import AnswerLost, ApiUnavailable, ServerError, TooManyRequests, api_error
 from scheduler.errors import ClusterError
+
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
 
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
@@ -54,6 +58,19 @@ class OpenGate:
 
     def check(self) -> None:
         """Never raises."""
+
+
+_GATE: ContextVar[WriteGate | None] = ContextVar("write gate of the request under way", default=None)
+
+
+class _GatedRequest(aiohttp.ClientRequest):
+    """Asks the gate once more when a connection is there: waiting for one may outlast the lease."""
+
+    async def send(self, conn: Connection) -> aiohttp.ClientResponse:
+        gate = _GATE.get()
+        if gate is not None:
+            gate.check()
+        return await super().send(conn)
 
 
 Observer = Callable[[str, int, float], None]
@@ -107,6 +124,7 @@ class ApiClient:
             # Made here, not in __init__: a session belongs to the running loop.
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._connections_max, ssl=self.access.tls or True),
+                request_class=_GatedRequest,
                 trust_env=False,
                 auto_decompress=True,
                 headers={"User-Agent": self._user_agent, "Accept": JSON},
@@ -144,12 +162,14 @@ class ApiClient:
 
         ``gated`` False is for requests that only look like writes (reviews): they do not ask the gate.
         """
-        if gated and method != "GET":
-            self.gate.check()
+        gate = self.gate if gated and method != "GET" else None
+        if gate is not None:
+            gate.check()
         session = self._open()
         call = f"{method} {path}"
         loop = asyncio.get_running_loop()
         started_s, status = loop.time(), 0
+        token = _GATE.set(gate)
         try:
             with mapped_errors(call):
                 async with session.request(
@@ -166,6 +186,7 @@ class ApiClient:
                     content = await answer.read()
                     retry_after = answer.headers.get("Retry-After", "")
         finally:
+            _GATE.reset(token)
             self._observe(method, status, loop.time() - started_s)
         if status == 401:
             self.access.forget_token()

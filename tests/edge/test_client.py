@@ -149,11 +149,8 @@ async def test_gate_is_asked_before_every_try_of_a_write(server: ScriptedServer,
     """Once the gate closes, not even the retry of a write that began before is sent; reads pass."""
 
     class Gate:
-        passes = 1
-
         def check(self) -> None:
-            self.passes -= 1
-            if self.passes < 0:
+            if server.requests:
                 raise NotLeading("the lease is lost")
 
     server.answers(status(500, "InternalError", "again"), reply({}))
@@ -162,6 +159,35 @@ async def test_gate_is_asked_before_every_try_of_a_write(server: ScriptedServer,
             await client.call("POST", "/x", b"{}")
         assert len(server.requests) == 1
         assert (await client.call("GET", "/x")).status == 200
+
+
+async def test_write_that_waited_for_a_connection_asks_again(server: ScriptedServer, sleeps: Sleeps) -> None:
+    """All connections busy, the lease ends meanwhile: the write is not sent once a connection is free."""
+
+    class Gate:
+        open = True
+
+        def check(self) -> None:
+            if not self.open:
+                raise NotLeading("the lease is lost")
+
+    async def slow(request: web.Request, body: bytes) -> web.StreamResponse:
+        await asyncio.sleep(0.1)
+        return reply({})
+
+    server.answers(slow)
+    gate = Gate()
+    async with client_for(server, sleeps, gate=gate, connections_max=1) as client:
+        first = asyncio.create_task(client.request("POST", "/first", b"{}"))
+        await asyncio.sleep(0.03)
+        second = asyncio.create_task(client.request("POST", "/second", b"{}"))
+        await asyncio.sleep(0.03)
+        gate.open = False
+        assert (await first).status == 200
+        with pytest.raises(NotLeading):
+            await second
+        assert (await client.request("POST", "/review", b"{}", gated=False)).status == 200
+    assert [seen.path for seen in server.requests] == ["/first", "/review"]
 
 
 async def test_missing_rules_are_named_in_plain_words(server: ScriptedServer, client: ApiClient) -> None:
