@@ -77,6 +77,22 @@ async def test_a_constraint_must_name_a_request(api: Subject) -> None:
     assert answer.causes == [("FieldValueInvalid", "spec.devices.constraints[0].requests[0]")]
 
 
+async def test_selectors_must_compile(api: Subject) -> None:
+    """A selector that is no CEL, or no yes-or-no question, answers 422 with its place; the same in a class."""
+    name = api.unique("c")
+    kind = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": name}}
+    for text in ("nope(", "device.nope", "1 + 1", "'a' == 1"):
+        selectors = [{"cel": {"expression": "device.driver == 'x'"}}, {"cel": {"expression": text}}]
+        answer = await api.post(api.claims(), claim("a", request(selectors=selectors)))
+        path = "spec.devices.requests[0].exactly.selectors[1].cel.expression"
+        assert (answer.code, answer.causes) == (422, [("FieldValueInvalid", path)])
+        answer = await api.post(f"{RESOURCE}/deviceclasses", {**kind, "spec": {"selectors": selectors}})
+        assert (answer.code, answer.causes) == (422, [("FieldValueInvalid", "spec.selectors[1].cel.expression")])
+    good = [{"cel": {"expression": "device.attributes['a.example.com'].model == 'x'"}}]
+    assert (await api.post(f"{RESOURCE}/deviceclasses", {**kind, "spec": {"selectors": good}})).code == 201
+    await api.delete(f"{RESOURCE}/deviceclasses/{name}")
+
+
 async def test_the_spec_of_a_claim_is_immutable(api: Subject) -> None:
     """No part of the spec can be changed."""
     await api.made(api.claims(), claim("a"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.embedded import claims, defaults, deletion, patch, pods, validation
+from scheduler.embedded import claims, defaults, deletion, expressions, patch, pods, validation
 from scheduler.embedded.kinds import Kind, by_path
 from scheduler.embedded.names import generated
 from scheduler.embedded.objects import carry_over, normalise, strip_type, thaw, timestamp, translation
@@ -71,7 +71,9 @@ class Registry:
 
     # create
 
-    def create(self, kind: Kind, namespace: str, body: Any, *, dry_run: bool = False) -> Record:
+    def create(
+        self, kind: Kind, namespace: str, body: Any, *, dry_run: bool = False, compile_selectors: bool = True
+    ) -> Record:
         """Takes the body over. 409 when the name is taken, 404 or 403 for the namespace, 422 for its content."""
         obj = strip_type(kind, body)
         validation.check_shape(kind, obj)
@@ -82,6 +84,8 @@ class Registry:
         self._prepare_create(kind, obj, metadata)
         self._check_namespace(kind, namespace, metadata.get("name", ""))
         errors = validation.validate_create(kind, obj)
+        if compile_selectors:
+            errors += expressions.validate(kind.plural, obj)
         if errors:
             raise _invalid(kind, metadata.get("name", ""), errors)
         key = (namespace, metadata["name"])
@@ -231,6 +235,7 @@ class Registry:
             claims.prepare_status_update(new, before)
         new = normalise(new)
         errors = validation.validate_update(kind, new, old.obj, subresource)
+        errors += expressions.validate(kind.plural, new, old.obj)
         if errors:
             raise _invalid(kind, name, errors)
         new["metadata"]["resourceVersion"] = str(old.revision)

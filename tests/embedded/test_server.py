@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from e2e.api import Api
-from e2e.behaviour.subject import Json, Subject, allocation, claim, config_map, node, pod
+from e2e.behaviour.subject import Json, Subject, allocation, claim, config_map, node, pod, request
 from scheduler.embedded import EmbeddedServer
 from scheduler.embedded.status import ApiError
 
@@ -33,6 +33,13 @@ async def test_loading_keeps_the_status() -> None:
         assert stored["status"]["qosClass"] == "BestEffort"
         assert (await api.get(api.claims("c"))).body["status"]["allocation"] == allocation()
     await server.stop()
+
+
+def test_loading_lets_broken_selectors_in() -> None:
+    """load() stores a selector that does not compile, for tests of what the scheduler says about it."""
+    selectors = [{"cel": {"expression": "nope("}}]
+    (record,) = EmbeddedServer().load([in_default(claim("c", request(selectors=selectors)))])
+    assert record.obj["spec"]["devices"]["requests"][0]["exactly"]["selectors"] == selectors
 
 
 def test_loading_refuses_what_create_refuses() -> None:
