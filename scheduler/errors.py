@@ -33,14 +33,23 @@ class ClusterError(SchedulerError):
 
 
 class PluginError(SchedulerError):
-    """A plugin raised, or answered outside its contract.
+    """A plugin raised, answered outside its contract, or reported an error.
 
-    ``plugin`` is its name, ``point`` the extension point, ``node`` the node it was asked about ("" if none).
+    ``plugin`` is its name, ``point`` the extension point, ``node`` the node it was asked about ("" if none). The text
+    names all three; ``worded`` takes a text that does so already, in kube-scheduler's own form.
     """
 
     def __init__(self, plugin: str, point: str, problem: str, node: str = "") -> None:
         self.plugin, self.point, self.problem, self.node = plugin, point, problem, node
-        super().__init__(problem)
+        where = f" on node {node}" if node else ""
+        super().__init__(f'running {point} plugin "{plugin}"{where}: {problem}')
+
+    @classmethod
+    def worded(cls, plugin: str, point: str, text: str, node: str = "") -> PluginError:
+        """An error whose whole text is ``text``."""
+        made = cls(plugin, point, text, node)
+        made.args = (text,)
+        return made
 
 
 class ConfigError(SchedulerError):

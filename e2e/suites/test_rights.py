@@ -39,10 +39,10 @@ CLUSTER_ROLE_BINDINGS = Resource(
 FLOW_SCHEMAS = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 
 
-def apply_base(plane: ControlPlane) -> None:
+def apply_base(plane: ControlPlane, folder: str = "base", *flags: str) -> None:
     """`kubectl apply -k manifests/base` as admin; the API server validates every field."""
     kubectl = build.control_plane_binaries() / "kubectl"
-    command = [str(kubectl), f"--kubeconfig={plane.kubeconfig_for()}", "apply", "-k", str(MANIFESTS / "base")]
+    command = [str(kubectl), f"--kubeconfig={plane.kubeconfig_for()}", "apply", "-k", str(MANIFESTS / folder), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stderr, done.stderr
@@ -213,6 +213,12 @@ async def test_without_the_binding_right_no_claim_is_written(
         await eventually(lambda: bound(clean_cluster, "fits"), "with the right back the Pod is bound", timeout_s=40)
     finally:
         await asyncio.to_thread(scheduler.stop)
+
+
+async def test_the_kind_overlay_is_valid(clean_cluster: Api, control_plane: ControlPlane) -> None:
+    """The API server would take every object of the overlay as it stands."""
+    await asyncio.to_thread(apply_base, control_plane)  # the namespace must exist for a dry run
+    await asyncio.to_thread(apply_base, control_plane, "overlays/kind", "--dry-run=server")
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ class DynamicResources:
         return self._none
 
     def _filter_error(self, text: str, node: str) -> PluginError:
-        return PluginError(NAME, "Filter", f'running "{NAME}" filter plugin: {text}', node)
+        return PluginError.worded(NAME, "Filter", f'running "{NAME}" filter plugin: {text}', node)
 
     def post_filter(
         self, cycle: Cycle, statuses: Mapping[str, Status]

@@ -86,8 +86,9 @@ class Service:
         self.state = ClusterState(features)
         self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features)
         observer = _Observer(meter.incoming)
+        hooks = queue_hooks(self.profiles)
         self.queue = SchedulingQueue(
-            queue_hooks(self.profiles),
+            hooks,
             next(iter(self.profiles.values())).queue_sort.sort_key,
             config.pod_initial_backoff_s,
             config.pod_max_backoff_s,
@@ -115,6 +116,7 @@ class Service:
             clock=clock,
             may_decide=lambda: self.synced and may_decide(),
             beat=beat,
+            why_gated=lambda pod: hooks[pod.spec.schedulerName].pre_enqueue(pod, None),
             verify_caches=verify_caches,
         )
         observer.on_gated = self.loop.note_gated

@@ -77,8 +77,8 @@ class Election:
 
     @property
     def needs_read(self) -> bool:
-        """True when the Lease must be read before the next write."""
-        return self._needs_read
+        """True when the Lease must be read first: after a failure, and always while standing by (it may be released)."""
+        return self._needs_read or self.state == "standby"
 
     def remaining_s(self, now_s: float) -> float:
         """Seconds for which nobody else can take the Lease; negative when it has ended or we never had it."""

@@ -55,7 +55,8 @@ class SchedulingLoop:
     """Wires state, queue and profiles to a committer.
 
     ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called once per turn, proof that
-    the loop is alive. ``verify_caches``: recompute every derived number after each turn (tests).
+    the loop is alive. ``why_gated``: asks a Pod's PreEnqueue plugins again. ``verify_caches``: recompute every derived
+    number after each turn (tests).
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class SchedulingLoop:
         clock: Callable[[], float],
         may_decide: Callable[[], bool] = lambda: True,
         beat: Callable[[], None] = lambda: None,
+        why_gated: Callable[[Pod], Status | None] = lambda pod: None,
         verify_caches: bool = False,
         step_budget: int = STEP_BUDGET,
         commits_max: int = COMMITS_MAX,
@@ -76,6 +78,7 @@ class SchedulingLoop:
         self.state, self.queue, self.profiles = state, queue, profiles
         self.committer, self.reports = committer, reports
         self.clock, self.may_decide, self.beat = clock, may_decide, beat
+        self.why_gated = why_gated
         self.verify_caches, self.step_budget = verify_caches, step_budget
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(commits_max)
@@ -145,8 +148,13 @@ class SchedulingLoop:
             if queued is None or not queued.gated:
                 del self._gated[uid]
             elif now - since >= GATE_REPORT_S and since > 0:
+                # Asked again: what held it back at first may have become something else since.
+                current = self.why_gated(queued.pod)
+                if current is None:
+                    self.queue.activate([uid], now)
+                    continue
                 self._gated[uid] = (status, 0.0)  # told; kept so that the same words are not told again
-                self.reports.gated(queued.pod, status)
+                self.reports.gated(queued.pod, current)
 
     # the loop
 

@@ -55,9 +55,9 @@ class CheckAdapter:
             try:
                 status = self.plugin.check(cycle, view)
             except Exception as error:  # a user's code: whatever it raises must cost this attempt only
-                raise PluginError(self.name, "filter", f"{type(error).__name__}: {error}", view.name) from error
+                raise PluginError(self.name, "Filter", f"{type(error).__name__}: {error}", view.name) from error
             if not isinstance(status, Status):
-                raise PluginError(self.name, "filter", f"check returned {status!r}, not a Status", view.name)
+                raise PluginError(self.name, "Filter", f"check returned {status!r}, not a Status", view.name)
             if status.code is not Code.SUCCESS:
                 result[position] = self.verdicts.add(status)
         return result
@@ -78,10 +78,10 @@ class ScoreNodeAdapter:
             try:
                 score = self.plugin.score_node(cycle, view)
             except Exception as error:  # a user's code: whatever it raises must cost this attempt only
-                raise PluginError(self.name, "score", f"{type(error).__name__}: {error}", view.name) from error
+                raise PluginError(self.name, "Score", f"{type(error).__name__}: {error}", view.name) from error
             if isinstance(score, bool) or not isinstance(score, int | np.integer):
-                raise PluginError(self.name, "score", f"score_node returned {score!r}, not an int", view.name)
+                raise PluginError(self.name, "Score", f"score_node returned {score!r}, not an int", view.name)
             if not -(1 << 62) < score < 1 << 62:
-                raise PluginError(self.name, "score", f"score_node returned {score}, beyond 64 bits", view.name)
+                raise PluginError(self.name, "Score", f"score_node returned {score}, beyond 64 bits", view.name)
             result[position] = score
         return result

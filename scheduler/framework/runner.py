@@ -64,7 +64,7 @@ def run_pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
             result.rejection = status.by(plugin.name)
             continue
         if status.code is not Code.SUCCESS:
-            raise PluginError(plugin.name, "PreFilter", f'running PreFilter plugin "{plugin.name}": {status.message}')
+            raise PluginError(plugin.name, "PreFilter", status.message)
         if answer.node_names is not None:
             result.name_plugins.append(plugin.name)
             result.names = answer.node_names if result.names is None else result.names & answer.node_names
@@ -142,7 +142,8 @@ def _collect(plugin: Any, verdicts: Any, rows: Rows, result: Filtered) -> None:
             continue
         status = table.status(verdict)
         if not status.code.rejected:
-            raise PluginError(plugin.name, "Filter", f'running "{plugin.name}" filter plugin: {status.message}')
+            text = f'running "{plugin.name}" filter plugin: {status.message}'
+            raise PluginError.worded(plugin.name, "Filter", text)
         result.rejected.append((status, rows[verdicts == verdict]))
     del ids
 
@@ -173,7 +174,7 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
         if status.code is Code.SKIP:
             cycle.skip_score.add(plugin.name)
         elif status.code is not Code.SUCCESS:
-            raise PluginError(plugin.name, "PreScore", f'running PreScore plugin "{plugin.name}": {status.message}')
+            raise PluginError(plugin.name, "PreScore", status.message)
     for entry in profile.score:
         if entry.name in cycle.skip_score:
             continue
@@ -195,7 +196,7 @@ def _check_scores(plugin: str, scores: Any, rows: Rows, names: tuple[str, ...]) 
     outside = (scores < 0) | (scores > MAX_SCORE)
     if outside.any():
         position = int(np.argmax(outside))
-        raise PluginError(
+        raise PluginError.worded(
             plugin,
             "Score",
             f'plugin "{plugin}" returns an invalid score {int(scores[position])}, '
@@ -229,5 +230,5 @@ def run_reserve(profile: Profile, cycle: Cycle, node: str) -> Status | None:
         if status.code.rejected:
             return status.by(plugin.name)
         if status.code is not Code.SUCCESS:
-            raise PluginError(plugin.name, "Reserve", f'running Reserve plugin "{plugin.name}": {status.message}')
+            raise PluginError(plugin.name, "Reserve", status.message)
     return None
