@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plugins.base import MAX_SCORE, PluginBase
+from plugins.device_counts import DeviceCounter
 from plugins.fit_strategies import DEFAULT_RESOURCES
 from plugins.resource_scoring import ResourceUse, resource_uses, resource_weights
 from scheduler.framework.cycle import Cycle
@@ -27,6 +28,7 @@ class NodeResourcesBalancedAllocation(PluginBase):
         super().__init__(handle)
         entries = handle.arguments.get("resources")
         self._resources = resource_weights(DEFAULT_RESOURCES if entries is None else entries, "resources")
+        self._devices = DeviceCounter(handle.state)
 
     def pre_score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Status:
         """Skips Pods that request nothing of the configured resources, so that they spread by other scores."""
@@ -35,7 +37,8 @@ class NodeResourcesBalancedAllocation(PluginBase):
 
     def score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Scores:
         """75 for no change in balance, up to 100 when the Pod evens it out, down to 50 when it does the opposite."""
-        uses = resource_uses(nodes, rows, self._resources, cycle.info.node_requests, defaults=False)
+        requests = cycle.info.node_requests
+        uses = resource_uses(nodes, rows, self._resources, requests, self._devices, defaults=False)
         with_pod = _balance(uses, [use.wanted for use in uses], len(rows))
         without_pod = _balance(uses, [use.used for use in uses], len(rows))
         return _HALF + (_HALF + with_pod - without_pod) // 2

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plugins.base import CONTINUE, PluginBase
+from plugins.device_counts import DeviceCounter
 from plugins.fit_strategies import build_strategy
 from plugins.resource_scoring import resource_uses
 from scheduler.api.core import Node, Pod
@@ -41,6 +42,7 @@ class NodeResourcesFit(PluginBase):
         self._ignored = frozenset(handle.arguments.get("ignoredResources") or ())
         self._ignored_groups = frozenset(handle.arguments.get("ignoredResourceGroups") or ())
         self._strategy = build_strategy(handle.arguments.get("scoringStrategy") or {}, "scoringStrategy")
+        self._devices = DeviceCounter(handle.state)
         self.verdicts = VerdictTable(self.name)
 
     def pre_filter(self, cycle: Cycle) -> PreFilterResult:
@@ -74,7 +76,8 @@ class NodeResourcesFit(PluginBase):
 
     def score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Scores:
         """The configured strategy over nodes plus Pod, both with defaults for silent containers."""
-        uses = resource_uses(nodes, rows, self._strategy.resources, cycle.info.scorer_requests(), defaults=True)
+        requests, resources = cycle.info.scorer_requests(), self._strategy.resources
+        uses = resource_uses(nodes, rows, resources, requests, self._devices, defaults=True)
         return self._strategy.score(uses, len(rows))
 
     def events(self) -> Sequence[Registration]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plugins.device_counts import DeviceCounter
 from scheduler.api.podrequests import is_scalar
 from scheduler.errors import ConfigError
 from scheduler.framework.plugin import Rows
@@ -59,12 +60,18 @@ def resource_weights(entries: object, path: str) -> tuple[ResourceWeight, ...]:
 
 
 def resource_uses(
-    nodes: NodeTable, rows: Rows, resources: Sequence[ResourceWeight], requests: Mapping[str, int], *, defaults: bool
+    nodes: NodeTable,
+    rows: Rows,
+    resources: Sequence[ResourceWeight],
+    requests: Mapping[str, int],
+    devices: DeviceCounter,
+    *,
+    defaults: bool,
 ) -> list[ResourceUse]:
     """Columns of the configured resources; scalars that the Pod does not ask for are left out (spec 3.8.4).
 
-    ``defaults``: what Pods use is counted with 100m and 200Mi for silent containers. Amounts are capped so that sums
-    stay inside int64.
+    ``devices`` counts for nodes that have none of a resource themselves. ``defaults``: what Pods use is counted with
+    100m and 200Mi for silent containers. Amounts are capped so that sums stay inside int64.
     """
     uses = []
     for resource in resources:
@@ -75,5 +82,6 @@ def resource_uses(
         used = np.minimum(column[rows], _SUMMAND_MAX)
         # "pods" is an ordinary name here, of which a node has nothing.
         capacity = nodes.allocatable(resource.name)[rows] if resource.name != "pods" else np.zeros(len(rows), np.int64)
+        capacity, used = devices.fill(nodes, rows, resource.name, capacity, used)
         uses.append(ResourceUse(resource.weight, capacity, used, used + request))
     return uses

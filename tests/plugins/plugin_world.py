@@ -1,4 +1,4 @@
-"""A small state for plugin tests: real node columns, DeviceClasses as a plain mapping."""
+"""A small state for plugin tests: node columns and devices, filled by hand."""
 
 from __future__ import annotations
 
@@ -9,33 +9,30 @@ import numpy as np
 
 from plugins.registry import DEFAULT_PLUGINS
 from scheduler.api.core import Node, Pod
+from scheduler.api.kinds import DEVICE_CLASS, convert
 from scheduler.config.arguments import decode_arguments
 from scheduler.config.problems import Problems
+from scheduler.dra.features import Features
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Handle
 from scheduler.framework.status import Status
+from scheduler.state.devices import DeviceState
 from scheduler.state.nodes import NodeTable
 from scheduler.state.podinfo import pod_info
 
 
-class Devices:
-    """What NodeResourcesFit asks of the device state."""
-
-    def __init__(self, classes: Mapping[str, str]) -> None:
-        self.classes = classes
-
-    def class_for_extended_resource(self, name: str) -> str | None:
-        return self.classes.get(name)
-
-
 class World:
-    """Nodes with Pods on them; ``classes`` maps extended resource names to DeviceClass names."""
+    """Nodes with Pods on them, and devices; ``classes`` maps extended resource names to DeviceClass names."""
 
     def __init__(
         self, nodes: Iterable[Node] = (), pods: Iterable[Pod] = (), classes: Mapping[str, str] | None = None
     ) -> None:
         self.nodes = NodeTable()
-        self.devices = Devices(classes or {})
+        self.features = Features()
+        self.devices = DeviceState(self.features)
+        for resource, name in (classes or {}).items():
+            item = {"metadata": {"name": name}, "spec": {"extendedResourceName": resource}}
+            self.devices.apply_class(None, convert(DEVICE_CLASS, item))
         for node in nodes:
             self.nodes.add(node)
         for pod in pods:

@@ -28,6 +28,7 @@ class Cases:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.easy = False
+        self.selecting = False
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -37,6 +38,7 @@ class Cases:
         pick = self.random
         # Most random Pods fit nowhere; in an easy case they fit in several places, so that scores are compared.
         self.easy = self.chance(0.6)
+        self.selecting = False
         nodes = [self.node(f"n{index}") for index in range(pick.randint(1, 8))]
         names = [node["metadata"]["name"] for node in nodes]
         pods = [self.pod(f"on{index}", pick.choice(names)) for index in range(pick.choice((0, 2, 5, 12)))]
@@ -47,9 +49,52 @@ class Cases:
                 {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}, "spec": spec}
             )
         case: Json = {"name": name, "objects": objects, "pod": self.pod("waiting", "")}
+        if self.chance(0.15):
+            objects += self.served_by_devices(case["pod"], nodes)
         if self.chance(0.5):
             case["config"] = self.config()
         return case
+
+    def served_by_devices(self, pod: Json, nodes: list[Json]) -> list[Json]:
+        """Devices that serve an extended resource of ``pod`` where nodes offer none; some are held by claims."""
+        pick, version = self.random, "resource.k8s.io/v1"
+        selectors = [{"cel": {"expression": "device.attributes['d.io'].size > 1"}}] if self.chance(0.6) else []
+        self.selecting = bool(selectors)
+        spec = {"extendedResourceName": "served.io/dev", "selectors": selectors}
+        objects: list[Json] = [
+            {"apiVersion": version, "kind": "DeviceClass", "metadata": {"name": "served"}, "spec": spec}
+        ]
+        pod["spec"]["containers"][0]["resources"]["requests"]["served.io/dev"] = "1"
+        for node in nodes:
+            name = node["metadata"]["name"]
+            if self.chance(0.2):
+                node["status"]["allocatable"]["served.io/dev"] = pick.choice(("0", "8"))
+            devices = [
+                {"name": f"d{index}", "attributes": {"size": {"int": pick.randint(0, 4)}}}
+                for index in range(pick.randint(1, 8))
+            ]
+            pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": "d.io", "nodeName": name, "pool": pool, "devices": devices}
+            objects.append(
+                {"apiVersion": version, "kind": "ResourceSlice", "metadata": {"name": f"s-{name}"}, "spec": spec}
+            )
+            held = [
+                {"request": "r", "driver": "d.io", "pool": name, "device": device["name"]}
+                for device in devices
+                if self.chance(0.3)
+            ]
+            if held:
+                exactly = {"deviceClassName": "served", "allocationMode": "ExactCount", "count": len(held)}
+                objects.append(
+                    {
+                        "apiVersion": version,
+                        "kind": "ResourceClaim",
+                        "metadata": {"name": f"c-{name}", "namespace": "default", "uid": f"c-{name}"},
+                        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+                        "status": {"allocation": {"devices": {"results": held}}},
+                    }
+                )
+        return objects
 
     def node(self, name: str) -> Json:
         pick = self.random
@@ -226,6 +271,8 @@ class Cases:
         resources = [{"name": "cpu", "weight": pick.choice((1, 5))}, {"name": "memory", "weight": pick.choice((1, 3))}]
         if self.chance(0.6):
             resources += [{"name": name, "weight": 2} for name in pick.sample(EXTENDED[:3], 2)]
+        if self.chance(0.7):
+            resources.append({"name": "served.io/dev", "weight": 3})
         if self.chance(0.2):
             resources.append({"name": "ephemeral-storage", "weight": 1})
         kind = pick.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
@@ -241,6 +288,9 @@ class Cases:
             fit["ignoredResourceGroups"] = ["vendor.io"]
         plugins = [{"name": "NodeResourcesFit", "args": fit}]
         balanced = [{"name": entry["name"], "weight": 1} for entry in resources]
+        if self.selecting:
+            # kube-scheduler 1.37.2 crashes there: its BalancedAllocation has no CEL cache.
+            balanced = [entry for entry in balanced if entry["name"] != "served.io/dev"]
         plugins.append({"name": "NodeResourcesBalancedAllocation", "args": {"resources": balanced}})
         if self.chance(0.3):
             added: Json = {}

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from plugins.base import default_normalize, per_label, per_taint_set, percent
 from plugins.fit_strategies import build_strategy, shape_table
 from plugins.image_locality import normalized_image_name
+from scheduler.api.changes import Change
+from scheduler.api.kinds import DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE, convert
 from scheduler.errors import ConfigError
 from scheduler.framework.instructions import BindPod
 from scheduler.framework.plugin import Handle
@@ -227,3 +229,49 @@ def test_per_label_and_per_taint_set() -> None:
     assert sorted(calls, key=str) == ["1", "2", None]
     assert per_label(table, table.order()[:0], "x", score).tolist() == []
     assert per_taint_set(table, table.order(), len).tolist() == [0, 0, 0, 0]
+
+
+def served(selector: str) -> World:
+    """Nodes a (4 devices, sizes 0 to 3, the last one held) and b (none); a DeviceClass serves served.io/dev."""
+    world = World([node("a"), node("b")])
+    spec = {"extendedResourceName": "served.io/dev", "selectors": [{"cel": {"expression": selector}}]}
+    world.devices.apply_class(None, convert(DEVICE_CLASS, {"metadata": {"name": "c"}, "spec": spec}))
+    devices = [{"name": f"d{size}", "attributes": {"size": {"int": size}}} for size in range(4)]
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
+    slice_spec = {"driver": "d.io", "nodeName": "a", "pool": pool, "devices": devices}
+    world.devices.apply_slice(None, convert(RESOURCE_SLICE, {"metadata": {"name": "s"}, "spec": slice_spec}))
+    held = [{"request": "r", "driver": "d.io", "pool": "a", "device": "d3"}]
+    claim = {
+        "metadata": {"name": "c", "namespace": "d", "uid": "c", "resourceVersion": "1"},
+        "status": {"allocation": {"devices": {"results": held}}},
+    }
+    world.devices.apply_claim(Change(RESOURCE_CLAIM, None, convert(RESOURCE_CLAIM, claim)))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        ("device.attributes['d.io'].size > 0", 33),  # 3 match, 1 held, 1 wanted: a third stays free
+        ("device.attributes['d.io'].size < 3", 66),  # 3 match, none held
+        ("device.attributes['d.io'].other > 0", 0),  # an error on any device: the node has none
+    ],
+)
+def test_devices_that_serve_a_resource_are_scored(selector: str, expected: int) -> None:
+    """Where a node offers none of a served resource, its matching devices are the capacity and the held ones the use."""
+    world = served(selector)
+    args = {"scoringStrategy": {"resources": [{"name": "served.io/dev", "weight": 1}]}}
+    result = world.score(world.plugin("NodeResourcesFit", args), pod(requests={"served.io/dev": "1"}))
+    assert not isinstance(result, Status)
+    assert result[0] == {"a": expected, "b": 0}
+
+
+def test_balanced_allocation_scores_served_resources_with_selectors() -> None:
+    """A class with selectors is counted here too; kube-scheduler 1.37.2 crashes on it (its CEL cache is missing)."""
+    world = served("device.attributes['d.io'].size > 0")
+    args = {"resources": [{"name": "cpu", "weight": 1}, {"name": "served.io/dev", "weight": 1}]}
+    plugin = world.plugin("NodeResourcesBalancedAllocation", args)
+    result = world.score(plugin, pod(requests={"cpu": "1", "served.io/dev": "1"}))
+    assert not isinstance(result, Status)
+    # a: used (0, 1/3) and with the Pod (1/4, 2/3), a little less even; b has cpu only.
+    assert result[0] == {"a": 50 + (50 + 79 - 83) // 2, "b": 75}

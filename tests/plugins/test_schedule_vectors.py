@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from plugins.registry import DEFAULT_PLUGINS
-from scheduler.api.kinds import NODE, POD, convert
+from scheduler.api.changes import Change
+from scheduler.api.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, convert
 from scheduler.framework.status import Code, Status
 from tests.plugins.plugin_world import World
 
@@ -34,12 +35,18 @@ SCORES = (
 
 def world_of(case: dict[str, Any]) -> World:
     """The state of a case."""
-    by_kind: dict[str, list[Any]] = {"Node": [], "Pod": [], "DeviceClass": []}
+    kinds = {kind.name: kind for kind in (NODE, POD, DEVICE_CLASS, RESOURCE_SLICE, RESOURCE_CLAIM)}
+    by_kind: dict[str, list[Any]] = {name: [] for name in kinds}
     for item in case["objects"]:
-        by_kind[item["kind"]].append(item)
-    classes = {item["spec"]["extendedResourceName"]: item["metadata"]["name"] for item in by_kind["DeviceClass"]}
-    nodes = [convert(NODE, item) for item in by_kind["Node"]]
-    return World(nodes, [convert(POD, item) for item in by_kind["Pod"]], classes)
+        by_kind[item["kind"]].append(convert(kinds[item["kind"]], item))
+    world = World(by_kind["Node"], by_kind["Pod"])
+    for device_class in by_kind["DeviceClass"]:
+        world.devices.apply_class(None, device_class)
+    for resource_slice in by_kind["ResourceSlice"]:
+        world.devices.apply_slice(None, resource_slice)
+    for claim in by_kind["ResourceClaim"]:
+        world.devices.apply_claim(Change(RESOURCE_CLAIM, None, claim))
+    return world
 
 
 def plugins_of(case: dict[str, Any], world: World) -> dict[str, Any]:
