@@ -258,7 +258,7 @@ def served(selector: str) -> World:
     ],
 )
 def test_devices_that_serve_a_resource_are_scored(selector: str, expected: int) -> None:
-    """Where a node offers none of a served resource, its matching devices are the capacity and the held ones the use."""
+    """Where a node offers none of a served resource, matching devices are the capacity and held ones the use."""
     world = served(selector)
     args = {"scoringStrategy": {"resources": [{"name": "served.io/dev", "weight": 1}]}}
     result = world.score(world.plugin("NodeResourcesFit", args), pod(requests={"served.io/dev": "1"}))
