@@ -6,7 +6,6 @@ Source: kube-scheduler 1.37, DynamicResources (dra spec 4); texts are upstream's
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -44,7 +43,7 @@ _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 class DynamicResources:
     """Allocates the Pod's claims, reserves them and writes them before the Pod is bound."""
 
-    name: ClassVar[str] = NAME
+    name: str = NAME
 
     def __init__(self, handle: Handle) -> None:
         self._state: ClusterState = handle.state
