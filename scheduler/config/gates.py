@@ -68,6 +68,11 @@ _CHANGEABLE = frozenset(
         "DRAConsumableCapacity",
         "DRAPartitionableDevices",
         "DRADeviceBindingConditions",
+        "DRAListTypeAttributes",
+        "DRADerivedAttributes",
+        "DRADeviceCompatibilityGroups",
+        "DRAOptionalNodeOperations",
+        "DRAFractionalCapacityRange",
     }
 )
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
