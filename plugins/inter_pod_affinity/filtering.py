@@ -67,7 +67,7 @@ class RequiredTerms:
         for term in found.anti_affinity:
             counts = state.topology.counts(PodMatch((term.condition,)), nodes.capacity)
             found.away.add_rows(term.topology_key, counts)
-        placed_terms = state.topology.terms_matching(
+        placed_terms = state.topology.terms.matching(
             TermKind.REQUIRED_ANTI_AFFINITY, namespace, pod.metadata.labels, found.namespace_labels
         )
         for placed in placed_terms:

@@ -32,7 +32,7 @@ class Preferences:
         namespace = pod.metadata.namespace
         namespace_labels = state.namespaces.get(namespace, NO_LABELS)
         for kind, sign in _PLACED_KINDS:
-            for placed in state.topology.terms_matching(kind, namespace, pod.metadata.labels, namespace_labels):
+            for placed in state.topology.terms.matching(kind, namespace, pod.metadata.labels, namespace_labels):
                 weight = required_weight if kind is TermKind.REQUIRED_AFFINITY else sign * placed.term.weight
                 if kind is TermKind.REQUIRED_AFFINITY and weight <= 0:
                     continue

@@ -48,7 +48,8 @@ class PodTopologySpread(PluginBase):
         try:
             constraints = self._constraints(cycle.pod, DO_NOT_SCHEDULE)
         except SelectorError as problem:
-            return PreFilterResult(error(f"obtaining pod's hard topology spread constraints: {problem}"))
+            text = "get constraints from pod: obtaining pod's hard topology spread constraints"
+            return PreFilterResult(error(f"{text}: {problem}"))
         if not constraints:
             return SKIP_FILTER
         cycle.data[self.name] = HardSpread.count(cycle.pod, constraints, cycle.state.nodes, cycle.state.topology)

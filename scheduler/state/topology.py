@@ -15,11 +15,11 @@ import numpy as np
 from scheduler.errors import InternalError
 from scheduler.state.columns import Int64
 from scheduler.state.podinfo import PodInfo
+from scheduler.state.topology_placed import PlacedTerm, PlacedTerms
 from scheduler.state.topology_rows import RowCounts, with_row
-from scheduler.state.topology_terms import AffinityTerm, PodMatch, TermKind, pod_terms
+from scheduler.state.topology_terms import PodMatch, pod_terms
 
 _MATCHES_MAX = 256
-_SUBJECTS_MAX = 1024
 
 Labels = frozenset[tuple[str, str]]
 ClassKey = tuple[Labels, bool]
@@ -46,24 +46,6 @@ class _PodClass:
 
 
 @dataclass(slots=True, eq=False)
-class PlacedTerm:
-    """A term that Pods on nodes have, with their number per row; ``serial`` grows with its first appearance."""
-
-    kind: TermKind
-    term: AffinityTerm
-    serial: int
-    rows: RowCounts = field(default_factory=RowCounts)
-
-
-@dataclass(slots=True, eq=False)
-class _Subject:
-    """What is known for incoming Pods of one namespace and one set of labels: the placed terms that match them."""
-
-    seen: int = 0
-    matching: tuple[list[PlacedTerm], ...] = field(default_factory=lambda: ([], [], [], []))
-
-
-@dataclass(slots=True, eq=False)
 class _Placed:
     row: int
     pod_class: _PodClass
@@ -71,15 +53,13 @@ class _Placed:
 
 
 class TopologyIndex:
-    """Pods on rows by class, and their inter-Pod terms. Rows are those of the NodeTable, ghosts included."""
+    """Pods on rows by class; ``terms``: their inter-Pod terms. Rows are those of the NodeTable, ghosts included."""
 
     def __init__(self) -> None:
         self._placed: dict[str, _Placed] = {}
         self._classes: dict[str, dict[ClassKey, _PodClass]] = {}
         self._columns: dict[PodMatch, _Column] = {}
-        self._terms: dict[tuple[TermKind, AffinityTerm], PlacedTerm] = {}
-        self._serial = 0
-        self._subjects: dict[tuple[str, Labels, Labels], _Subject] = {}
+        self.terms = PlacedTerms()
 
     # Changes
 
@@ -89,14 +69,7 @@ class TopologyIndex:
         pod_class = self._class_of(info)
         pod_class.rows.add(row, 1)
         self._count(pod_class, row, 1)
-        terms: list[PlacedTerm] = []
-        for kind, term in pod_terms(info.pod).all():
-            placed = self._terms.get((kind, term))
-            if placed is None:
-                self._serial += 1
-                placed = self._terms[kind, term] = PlacedTerm(kind, term, self._serial)
-            placed.rows.add(row, 1)
-            terms.append(placed)
+        terms = [self.terms.add(kind, term, row) for kind, term in pod_terms(info.pod).all()]
         self._placed[info.uid] = _Placed(row, pod_class, terms)
 
     def pod_removed(self, info: PodInfo) -> None:
@@ -113,10 +86,7 @@ class TopologyIndex:
             if not of_namespace:
                 del self._classes[pod_class.namespace]
         for term in placed.terms:
-            term.rows.add(placed.row, -1)
-            if not term.rows.total:
-                # A term that comes back is a new one with a new serial: subjects forget this one when they see it.
-                self._terms.pop((term.kind, term.term), None)
+            self.terms.remove(term, placed.row)
 
     def _class_of(self, info: PodInfo) -> _PodClass:
         metadata = info.pod.metadata
@@ -168,39 +138,6 @@ class TopologyIndex:
                     column.counts = pod_class.rows.add_to(column.counts)
         return column
 
-    def terms_matching(
-        self, kind: TermKind, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> list[PlacedTerm]:
-        """Terms of placed Pods that match an incoming Pod of ``namespace`` (with those labels) with ``labels``.
-
-        Cost: one evaluation per term that appeared since the last such Pod asked.
-        """
-        key = (namespace, frozenset(labels.items()), frozenset(namespace_labels.items()))
-        subject = self._subjects.pop(key, None)
-        if subject is None:
-            subject = _Subject()
-            if len(self._subjects) >= _SUBJECTS_MAX:
-                del self._subjects[next(iter(self._subjects))]
-        self._subjects[key] = subject
-        if subject.seen < self._serial:
-            self._look_at_new_terms(subject, namespace, labels, namespace_labels)
-        matching = subject.matching[kind]
-        if any(not placed.rows.total for placed in matching):
-            matching[:] = [placed for placed in matching if placed.rows.total]
-        return matching
-
-    def _look_at_new_terms(
-        self, subject: _Subject, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]
-    ) -> None:
-        for placed in reversed(self._terms.values()):
-            if placed.serial <= subject.seen:
-                break
-            if placed.term.matches(namespace, labels, namespace_labels):
-                subject.matching[placed.kind].append(placed)
-        subject.seen = self._serial
-        for matching in subject.matching:
-            matching[:] = [placed for placed in matching if placed.rows.total]
-
     # Checks
 
     def verify(self, placements: Iterable[tuple[PodInfo, int]]) -> None:
@@ -210,25 +147,12 @@ class TopologyIndex:
             fresh.pod_added(info, row)
         if self._rows_by_class() != fresh._rows_by_class():
             raise InternalError("topology counts: Pods per class and row differ from the Pods placed")
-        held = {key: placed.rows.items() for key, placed in self._terms.items()}
-        if held != {key: placed.rows.items() for key, placed in fresh._terms.items()}:
+        if self.terms.rows_by_term() != fresh.terms.rows_by_term() or self.terms.places() != fresh.terms.places():
             raise InternalError("topology counts: inter-Pod terms per row differ from the Pods placed")
         for match, column in self._columns.items():
             expected = fresh.counts(match, len(column.counts))
             if not np.array_equal(column.counts, expected[: len(column.counts)]):
                 raise InternalError(f"topology counts: {match} differs from the Pods placed")
-        for (namespace, labels, namespace_labels), subject in self._subjects.items():
-            for kind in TermKind:
-                found = {p.term for p in subject.matching[kind] if p.rows.total and p.serial <= subject.seen}
-                wanted = {
-                    placed.term
-                    for (of_kind, term), placed in self._terms.items()
-                    if of_kind is kind
-                    and placed.serial <= subject.seen
-                    and term.matches(namespace, dict(labels), dict(namespace_labels))
-                }
-                if found != wanted:
-                    raise InternalError(f"topology counts: terms matching a Pod of {namespace} are not those held")
 
     def _rows_by_class(self) -> dict[tuple[str, ClassKey], dict[int, int]]:
         return {

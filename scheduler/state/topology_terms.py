@@ -5,6 +5,7 @@ Source: kube-scheduler 1.37, framework's affinity terms and apimachinery's label
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
@@ -17,6 +18,13 @@ Requirements = tuple[Requirement, ...] | None
 """A label selector: every requirement must hold; ``()`` matches everything, None nothing."""
 
 _OPERATORS = frozenset(("In", "NotIn", "Exists", "DoesNotExist"))
+_VALUE_BYTES_MAX = 63
+_VALUE = re.compile("(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
+_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    f"'{_VALUE.pattern}')"
+)
 
 
 def requirements_of(selector: LabelSelector | None) -> Requirements:
@@ -24,22 +32,28 @@ def requirements_of(selector: LabelSelector | None) -> Requirements:
     if selector is None:
         return None
     found = {Requirement(key, "In", (value,)) for key, value in selector.matchLabels.items()}
+    for requirement in sorted(found, key=_by_key):
+        _check_values(requirement)
     for expression in selector.matchExpressions:
         _check(expression)
         found.add(Requirement(expression.key, expression.operator, tuple(sorted(set(expression.values)))))
-    return tuple(sorted(found, key=lambda r: (r.key, r.operator, r.values)))
+    return tuple(sorted(found, key=_by_key))
 
 
 def both(left: Requirements, right: Requirements) -> Requirements:
     """Requirements that hold when both do."""
     if left is None or right is None:
         return None
-    return tuple(sorted({*left, *right}, key=lambda r: (r.key, r.operator, r.values)))
+    return tuple(sorted({*left, *right}, key=_by_key))
 
 
 def selects(requirements: Requirements, labels: Mapping[str, str]) -> bool:
     """True when ``labels`` satisfy ``requirements``."""
     return requirements is not None and all(requirement_matches(r, labels) for r in requirements)
+
+
+def _by_key(requirement: Requirement) -> tuple[str, str, tuple[str, ...]]:
+    return requirement.key, requirement.operator, requirement.values
 
 
 def _check(expression: Requirement) -> None:
@@ -48,10 +62,23 @@ def _check(expression: Requirement) -> None:
     if expression.operator in ("In", "NotIn"):
         if not expression.values:
             text = "for 'in', 'notin' operators, values set can't be empty"
-            raise SelectorError(f"values: Invalid value: []: {text}")
+            raise SelectorError(f"values: Invalid value: null: {text}")
     elif expression.values:
-        values = "[" + ", ".join(f'"{value}"' for value in expression.values) + "]"
+        values = "[" + ",".join(f'"{value}"' for value in expression.values) + "]"
         raise SelectorError(f"values: Invalid value: {values}: values set must be empty for exists and does not exist")
+    _check_values(expression)
+
+
+def _check_values(requirement: Requirement) -> None:
+    """Objects stored by old API servers may hold values that are no label values; keys were always checked there."""
+    for index, value in enumerate(requirement.values):
+        problem = ""
+        if len(value.encode()) > _VALUE_BYTES_MAX:
+            problem = f"must be no more than {_VALUE_BYTES_MAX} bytes"
+        elif not _VALUE.fullmatch(value):
+            problem = _VALUE_RULE
+        if problem:
+            raise SelectorError(f'values[{index}][{requirement.key}]: Invalid value: "{value}": {problem}')
 
 
 class Condition(msgspec.Struct, frozen=True):

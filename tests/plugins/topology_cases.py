@@ -32,18 +32,14 @@ class Cases:
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
 
-    def some(self, most: int, rarely_more: float = 0.5) -> int:
-        count = 0
-        while count < most and self.chance(rarely_more):
-            count += 1
-        return count
-
     def case(self, name: str) -> Json:
         """One case: namespaces, nodes, Pods on them, workloads, a waiting Pod, sometimes a configuration."""
         pick = self.random
         self.topic = pick.choice(("spread", "spread", "affinity", "affinity", "defaults", "all", "features"))
         # Some cases have every key on every node, so that "missing key" does not hide all else.
-        self.complete = self.chance(0.5)
+        self.complete = self.chance(0.6)
+        # Selectors mostly speak of these labels, which the waiting Pod and many others have.
+        self.common = {key: pick.choice(values) for key, values in LABELS.items()}
         nodes = [self.node(f"n{index}") for index in range(pick.randint(1, 9))]
         names = [node["metadata"]["name"] for node in nodes]
         if self.chance(0.1):
@@ -77,6 +73,8 @@ class Cases:
         return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": taints}, "status": status}
 
     def labels(self) -> Json:
+        if self.chance(0.6):
+            return {key: value for key, value in self.common.items() if self.chance(0.9)}
         return {key: self.random.choice(values) for key, values in LABELS.items() if self.chance(0.75)}
 
     def pod(self, name: str) -> Json:
@@ -123,7 +121,7 @@ class Cases:
         selector: Json = {}
         if self.chance(0.65):
             key = pick.choice(tuple(LABELS))
-            selector["matchLabels"] = {key: pick.choice(LABELS[key])}
+            selector["matchLabels"] = {key: self.common[key] if self.chance(0.7) else pick.choice(LABELS[key])}
         if self.chance(0.3):
             key = pick.choice((*LABELS, "absent"))
             operator = pick.choice(("In", "NotIn", "Exists", "DoesNotExist"))
@@ -145,6 +143,8 @@ class Cases:
         selector = self.selector()
         if selector is not None:
             constraint["labelSelector"] = selector
+        if self.chance(0.4):
+            constraint["labelSelector"] = {"matchLabels": {"app": self.common["app"]}}
         if action == "DoNotSchedule" and self.chance(0.25):
             constraint["minDomains"] = pick.randint(1, 4)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
@@ -192,9 +192,13 @@ class Cases:
             container["restartPolicyRules"] = [
                 {"action": self.random.choice(("Restart", "RestartAllContainers")), "exitCodes": {"operator": "In"}}
             ]
+        if self.chance(0.4):
+            options = self.random.choice(([], ["noexec"], ["noexec", "nosuid"]))
+            container["volumeMounts"] = [{"name": "v", "mountPath": "/v", "bindMountOptions": options}]
+            spec["volumes"] = [{"name": "v", "emptyDir": {}}]
 
     def workloads(self, waiting: Json) -> list[Json]:
-        """Services and controllers that may select the waiting Pod; its controller may be missing or of another kind."""
+        """Services and controllers that may select the waiting Pod; its controller may be missing or another kind."""
         pick = self.random
         if self.topic not in ("defaults", "all"):
             return []

@@ -71,7 +71,8 @@ def scores(plugin: Any, cycle: Cycle, names: Iterable[str]) -> tuple[dict[str, i
     """(raw, normalized) by node over the nodes ``names``, or PreScore's answer when that is no success."""
     nodes = cycle.state.nodes
     order = nodes.order()
-    rows = order[np.isin(order, [nodes.row_of(name) for name in names])]
+    wanted = [row for row in map(nodes.row_of, names) if row is not None]
+    rows = order[np.isin(order, wanted)]
     status: Status = plugin.pre_score(cycle, nodes, rows)
     if status.code is not Code.SUCCESS:
         return status
@@ -95,7 +96,8 @@ def differences(case: Json) -> list[str]:
         if answer["prefilter"]["code"] != "Success":
             expected = {key: answer["prefilter"][key] for key in ("code", "plugin", "reasons")}
             ours = as_json(status, name)
-            # Upstream puts an error into the framework's words; the plugin's own text is in them.
+            if status.code is Code.ERROR:
+                ours["reasons"] = [f'running PreFilter plugin "{name}": {status.message}']
             if expected["plugin"] == name and ours != expected:
                 found.append(f"{name} PreFilter: {ours}, expected {expected}")
             continue
@@ -107,7 +109,12 @@ def differences(case: Json) -> list[str]:
         wanted = {node: by[name] for node, by in answer.get("failures", {}).items() if name in by}
         if ours != wanted:
             found.append(f"{name} Filter: {ours}, expected {wanted}")
-        if hasattr(plugin, "score") and answer.get("scores"):
+        if hasattr(plugin, "score") and f'"{name}"' in answer.get("score_error", ""):
+            failed = scores(plugin, cycle, [node for node, by in answer["nodes"].items() if by["code"] == "Success"])
+            text = failed.message if isinstance(failed, Status) else "no error"
+            if answer["score_error"] != f'running PreScore plugin "{name}": {text}':
+                found.append(f"{name} PreScore: {text}, expected {answer['score_error']}")
+        elif hasattr(plugin, "score") and answer.get("scores"):
             result = scores(plugin, cycle, answer["scores"])
             pair: Any = ({}, {}) if isinstance(result, Status) and result.code is Code.SKIP else result
             wanted_pair = tuple(
