@@ -65,7 +65,8 @@ class Consumption(NamedTuple):
     groups: frozenset[str]
 
 
-def _attribute(value: DeviceAttribute) -> AttributeValue:
+def attribute_value(value: DeviceAttribute) -> AttributeValue:
+    """An attribute of a slice as (kind, value); kind ``unknown`` when no field we know is set."""
     for kind in _LISTS:
         listed = getattr(value, kind)
         if listed:
@@ -130,7 +131,7 @@ class DeviceInfo:
         self.multi = bool(device.allowMultipleAllocations)
         self.taints = taints
         self.attributes: dict[str, AttributeValue] = {
-            name: _attribute(value) for name, value in device.attributes.items()
+            name: attribute_value(value) for name, value in device.attributes.items()
         }
         self.capacities: dict[str, Capacity] = _capacities(device) if device.capacity else {}
         self.consumption: tuple[Consumption, ...] = tuple(

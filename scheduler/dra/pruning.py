@@ -1,7 +1,7 @@
-"""Shortcuts that leave out only what cannot succeed: bounds on counts, and interchangeable devices tried once.
+"""Shortcuts that leave out only what cannot succeed: bounds on counts, alike devices, failed states remembered.
 
-Each is allowed only where no device in state error could have been met in what is left out: every candidate must
-have been asked before, and none may be an error. Then upstream would have come to the same "no", only later.
+Each is allowed only where no device in state error could have been met in what is left out. The bounds need that for
+their own candidates; the rest, which the search turns to when it has become long, asks about every device first.
 """
 
 from __future__ import annotations
@@ -13,25 +13,43 @@ from scheduler.dra.constraints import MATCH, SCALARS, as_set
 from scheduler.dra.pools import Known
 from scheduler.dra.requests import Alternative
 from scheduler.dra.suitability import known
+from scheduler.dra.symmetry import Symmetry
 from scheduler.dra.taking import Taking
 
 
 class Pruning:
     """Shortcuts for one search."""
 
-    __slots__ = ("_counts", "_masks", "_safe", "_sets", "_swappable", "_taking", "_twins")
+    __slots__ = ("_counts", "_masks", "_safe", "_sets", "_taking")
 
     def __init__(self, taking: Taking, counts: Sequence[int]) -> None:
         self._taking = taking
         self._counts = counts
         self._sets = taking.features.list_attributes
         self._masks: dict[str, Mapping[Hashable, int]] = {}
-        self._twins: dict[int, Hashable] = {}
         # Derived attributes are expressions with errors of their own.
+        self._safe = not any(alternative.derived for alternative in taking.plan.alternatives)
+
+    def symmetry(self) -> Symmetry | None:
+        """The likeness of devices, None when an error could hide: asks about every device that is still unknown.
+
+        Mode All takes devices in list order, and a constraint broken there is an error: order matters then.
+        """
+        taking = self._taking
         alternatives = taking.plan.alternatives
-        self._safe = not any(alternative.derived for alternative in alternatives)
-        # Mode All takes its devices in list order and a broken constraint there is an error: order matters then.
-        self._swappable = self._safe and not any(a.take_all and a.constraints for a in alternatives)
+        if not self._safe or any(a.take_all and a.constraints for a in alternatives):
+            return None
+        everything = taking.view.all_devices
+        for alternative in alternatives:
+            answers = known(taking.view, alternative)
+            unknown = everything & ~answers.asked
+            while unknown:
+                low = unknown & -unknown
+                unknown ^= low
+                taking.suitability.ask(alternative, answers, low.bit_length() - 1)
+            if answers.error & everything:
+                return None
+        return Symmetry(taking)
 
     def enough(self, alternative: Alternative, number: int, bits: int, answers: Known) -> bool:
         """Whether the candidates ``bits`` may still complete the request; True when in doubt."""
@@ -90,51 +108,3 @@ class Pruning:
                     found[key] = found.get(key, 0) | bit
             masks = self._masks[attribute] = found
         return masks
-
-    def twin(self, alternative: Alternative, position: int) -> Hashable:
-        """What two devices share when one may stand for the other; None when that is not known yet.
-
-        With equal keys, a solution with the later device becomes one with the earlier device by swapping both.
-        """
-        taking = self._taking
-        if not self._swappable or position in taking.shares:
-            return None
-        key = self._twins.get(position)
-        if key is None:
-            key = self._static_twin(position)
-            if key is None:
-                return None
-            self._twins[position] = key
-        if alternative.admin:
-            return key, tuple(bits >> position & 1 for bits in taking.bits)
-        return key
-
-    def _static_twin(self, position: int) -> Hashable:
-        taking = self._taking
-        bit = 1 << position
-        suits: list[bool] = []
-        for alternative in taking.plan.alternatives:
-            answers = known(taking.view, alternative)
-            if not answers.asked & bit or answers.error & bit:
-                return None
-            suits.append(bool(answers.yes & bit))
-        info = taking.view.devices[position]
-        attributes = tuple(info.attribute(constraint.attribute) for constraint in taking.plan.constraints)
-        capacities = tuple(
-            (name, capacity.nano, capacity.policy and tuple(map(str, capacity.policy)))
-            for name, capacity in sorted(info.capacities.items())
-        )
-        committed = taking.usage.consumed.get(position)
-        return (
-            id(info.slice),
-            tuple(suits),
-            attributes,
-            capacities,
-            taking.view.charges[position],
-            tuple(consumption.groups for consumption in info.consumption),
-            info.multi,
-            info.taints,
-            bool(taking.usage.used & bit),
-            bool(taking.usage.shared & bit),
-            tuple(sorted(committed.items())) if committed else None,
-        )

@@ -6,7 +6,7 @@ the first complete solution in pool order wins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from enum import Enum
 
 from scheduler.api.resource import RESULTS_MAX
@@ -14,7 +14,16 @@ from scheduler.dra.pools import Known
 from scheduler.dra.pruning import Pruning
 from scheduler.dra.requests import Alternative
 from scheduler.dra.suitability import known
+from scheduler.dra.symmetry import Symmetry
 from scheduler.dra.taking import FatalError, Taking
+
+# Steps after which a search is long: short ones do not pay for the likeness of devices.
+_LONG = 200
+# Steps to spend on one claim alone when a search has become long.
+_CHECK_STEPS = 5_000
+_NEVER = 1 << 62
+# Failed states remembered per search; more would only cost memory.
+_FAILED_MAX = 200_000
 
 
 class Status(Enum):
@@ -29,6 +38,7 @@ class Status(Enum):
 class _Kind(Enum):
     CLAIM = "claim"
     CHOICE = "choice"
+    REQUEST = "request"
     DEVICE = "device"
     ALL = "all"
 
@@ -54,6 +64,7 @@ class _Frame:
         "next",
         "number",
         "request",
+        "state",
         "tried",
     )
 
@@ -68,19 +79,26 @@ class _Frame:
         self.first = 0
         self.next = 0
         self.all_too_many = True
-        self.tried: set[object] = set()
+        self.state: Hashable = None
+        self.tried: set[Hashable] = set()
 
 
 class Search:
     """One search on one node. ``counts`` and ``lists`` give, per alternative, the number of devices and (mode All) the
     positions to take.
 
-    ``run(max_steps)`` goes on for at most that many steps; a step is one candidate looked at or one level entered.
+    ``only``: search for that claim alone. ``run(max_steps)`` goes on for at most that many steps; a step is one
+    candidate looked at or one level entered.
     After FATAL ``error`` holds upstream's words.
     """
 
     def __init__(
-        self, taking: Taking, counts: Sequence[int], lists: Sequence[tuple[int, ...]], prune: bool = True
+        self,
+        taking: Taking,
+        counts: Sequence[int],
+        lists: Sequence[tuple[int, ...]],
+        prune: bool = True,
+        only: int | None = None,
     ) -> None:
         self.taking = taking
         self.error = ""
@@ -91,9 +109,15 @@ class Search:
         self._status = Status.RUNNING
         self._signal: _Signal | None = None
         # Where to go on: claim, request, alternative (None: not chosen yet), device number, first position.
-        self._at: tuple[int, int, Alternative | None, int, int] = (0, 0, None, 0, 0)
+        self._at: tuple[int, int, Alternative | None, int, int] = (only or 0, 0, None, 0, 0)
+        self._end = len(taking.plan.claims) if only is None else only + 1
+        self._alone = only is not None
         self._pruning = Pruning(taking, counts) if prune else None
         self._limit = 0
+        self._long_after = _LONG
+        self._symmetry: Symmetry | None = None
+        self._checks: list[int] = []
+        self._failed: dict[Hashable, _Signal] = {}
 
     def run(self, max_steps: int) -> Status:
         """Search on."""
@@ -101,7 +125,11 @@ class Search:
         try:
             while self._status is Status.RUNNING and self.steps < self._limit:
                 self.steps += 1
-                if self._signal is None:
+                if self.steps > self._long_after:
+                    self._turn_thorough()
+                if self._checks:
+                    self._check_claim(self._checks.pop())
+                elif self._signal is None:
                     self._enter()
                 else:
                     self._leave(self._signal)
@@ -114,7 +142,7 @@ class Search:
         """Go one level down."""
         claim, request, alternative, number, cursor = self._at
         claims = self.taking.plan.claims
-        if claim == len(claims):
+        if claim == self._end:
             self._status = Status.FOUND
             return
         requests = claims[claim].requests
@@ -123,6 +151,8 @@ class Search:
             self._at = (claim + 1, 0, None, 0, 0)
             return
         if alternative is None:
+            if self._symmetry is not None and self._known_to_fail(claim, request, self._symmetry):
+                return
             if requests[request].choice:
                 frame = _Frame(_Kind.CHOICE, claim, request, self.taking.trail.mark())
                 self._frames.append(frame)
@@ -140,6 +170,37 @@ class Search:
             self._signal = _Signal.TOO_MANY
             return
         self._enter_device(claim, request, alternative, number, cursor)
+
+    def _turn_thorough(self) -> None:
+        """The search has become long: from now on remember what failed, if that can hide no error."""
+        self._long_after = _NEVER
+        if self._pruning is not None:
+            self._symmetry = self._pruning.symmetry()
+        if self._symmetry is not None and not self._alone and len(self.taking.plan.claims) > 1:
+            self._checks = list(range(len(self.taking.plan.claims)))
+
+    def _check_claim(self, claim: int) -> None:
+        """Try one claim as if it were the only one: when not even that works, nothing does.
+
+        A part of a solution is a solution of the part: what others take only makes it harder.
+        """
+        alone = Search(self.taking.fresh(), self._counts, self._lists, only=claim)
+        status = alone.run(_CHECK_STEPS)
+        self.steps += alone.steps
+        if status is Status.EXHAUSTED:
+            self._status = Status.EXHAUSTED
+
+    def _known_to_fail(self, claim: int, request: int, symmetry: Symmetry) -> bool:
+        """Whether a state like this one has failed from here on; otherwise watch over it."""
+        state = symmetry.state(claim, request)
+        signal = self._failed.get(state)
+        if signal is not None:
+            self._signal = signal
+            return True
+        frame = _Frame(_Kind.REQUEST, claim, request, self.taking.trail.mark())
+        frame.state = state
+        self._frames.append(frame)
+        return False
 
     def _enter_device(self, claim: int, request: int, alternative: Alternative, number: int, cursor: int) -> None:
         kind = _Kind.ALL if alternative.take_all else _Kind.DEVICE
@@ -170,6 +231,8 @@ class Search:
             self._next_device(frame, frame.alternative)
         else:
             self._frames.pop()
+            if frame.kind is _Kind.REQUEST and len(self._failed) < _FAILED_MAX:
+                self._failed[frame.state] = signal
             self._signal = _Signal.NO if frame.kind is _Kind.CLAIM else signal
 
     def _choose(self, frame: _Frame) -> None:
@@ -192,12 +255,11 @@ class Search:
         bits = taking.free(alternative) & from_cursor
         if taking.reporting:
             self._report_used(alternative, from_cursor & ~bits)
+        symmetry = None if alternative.admin else self._symmetry
+        if symmetry is not None and frame.cursor > frame.first:
+            # The device before the cursor has just failed with everything below.
+            frame.tried.add(symmetry.twin(frame.cursor - 1))
         pruning = self._pruning
-        if pruning is not None and frame.cursor > frame.first:
-            # The device before the cursor has just failed: by now everything about it is known.
-            twin = pruning.twin(alternative, frame.cursor - 1)
-            if twin is not None:
-                frame.tried.add(twin)
         if pruning is not None and not pruning.enough(alternative, frame.number, bits, answers):
             self._fail(frame)
             return
@@ -214,7 +276,7 @@ class Search:
             if not answers.yes & low:
                 taking.refuse_unsuitable(alternative, position)
                 continue
-            if frame.tried and pruning is not None and pruning.twin(alternative, position) in frame.tried:
+            if frame.tried and symmetry is not None and symmetry.twin(position) in frame.tried:
                 continue
             if taking.take(alternative, position):
                 frame.cursor = position + 1

@@ -74,6 +74,10 @@ class Taking:
         self.reporting = reporter.wants_devices
         self._negative: dict[PoolKey, bool] = {}
 
+    def fresh(self) -> Taking:
+        """The same world with nothing taken."""
+        return Taking(self.plan, self.view, self.usage, self.features, self._reporter, self._holders)
+
     def snapshot(self) -> tuple[Any, ...]:
         """All state, for comparison in tests."""
         return (
