@@ -1,0 +1,83 @@
+"""``dra-scheduler conformity cel``: evaluate one expression on one device per line, in the oracle's format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from scheduler.api.quantity import QuantityError, parse_quantity
+from scheduler.api.resource import DeviceAttribute, DeviceCapacity
+from scheduler.cel import CelDevice, CompileError, EvaluationError, compile_selector
+from scheduler.dra.devices import attribute_value
+
+
+class _CelDevice(msgspec.Struct, forbid_unknown_fields=True):
+    driver: str = ""
+    attributes: dict[str, DeviceAttribute] | None = None
+    capacity: dict[str, DeviceCapacity] | None = None
+    allowMultipleAllocations: bool | None = None
+
+
+class CelCase(msgspec.Struct, forbid_unknown_fields=True):
+    """One case. ``listTypeAttributes`` changes nothing for stored expressions; ``answer`` and ``meta`` are ignored."""
+
+    name: str = ""
+    expression: str = ""
+    device: _CelDevice = msgspec.field(default_factory=_CelDevice)
+    listTypeAttributes: bool = False
+    new: bool = False
+    answer: Any = None
+    meta: Any = None
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+_DECODER = msgspec.json.Decoder(CelCase)
+_NAME = msgspec.json.Decoder(_Name)
+
+
+def answer_cel(case: CelCase) -> dict[str, Any]:
+    """Our answer to one case. Raises ValueError when the case itself cannot be used."""
+    if case.new:
+        raise ValueError("new: expressions being stored are checked by the API server, not by a scheduler")
+    answer: dict[str, Any] = {"name": case.name}
+    try:
+        selector = compile_selector(case.expression)
+    except CompileError as error:
+        return answer | {"error": error.message, "error_kind": "compile"}
+    device = CelDevice(
+        case.device.driver,
+        {name: attribute_value(value) for name, value in (case.device.attributes or {}).items()},
+        {name: parse_quantity(value.value) for name, value in (case.device.capacity or {}).items()},
+        bool(case.device.allowMultipleAllocations),
+    )
+    try:
+        match, cost = selector.evaluate_with_cost(device)
+    except EvaluationError as error:
+        return answer | {"error": error.message, "error_kind": error.kind, "cost": error.cost}
+    return answer | {"match": match, "cost": cost}
+
+
+def run_cel(lines: Iterable[str | bytes]) -> Iterator[bytes]:
+    """One answer line per case line, in order. A case that cannot be read answers ``input_error``."""
+    for line in lines:
+        raw = line.encode() if isinstance(line, str) else line
+        if not raw.strip():
+            continue
+        answer: dict[str, Any]
+        try:
+            answer = answer_cel(_DECODER.decode(raw))
+        except (msgspec.DecodeError, QuantityError, ValueError) as error:
+            answer = {"name": _name_of(raw), "input_error": str(error)}
+        yield msgspec.json.encode(answer)
+
+
+def _name_of(raw: bytes) -> str:
+    try:
+        return _NAME.decode(raw).name
+    except msgspec.DecodeError:
+        return ""
