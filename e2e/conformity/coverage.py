@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -138,3 +139,35 @@ class Coverage:
     def rows(self) -> list[tuple[str, int, int]]:
         """(feature, cases, allocatable ones), most frequent first."""
         return [(name, count, self.solved[name]) for name, count in self.cases.most_common()]
+
+
+class CelCoverage:
+    """Counts the functions expressions call, and the classes of errors they end in."""
+
+    def __init__(self, functions: frozenset[str]) -> None:
+        self.calls: Counter[str] = Counter(dict.fromkeys(functions, 0))
+        self.errors: Counter[str] = Counter()
+        self._functions = functions
+
+    def add(self, case: Json, upstream: Json) -> None:
+        """Count one case with upstream's answer."""
+        for name in {match.group(1) for match in CALL.finditer(case["expression"])} & self._functions:
+            self.calls[name] += 1
+        kind = upstream.get("error_kind")
+        if kind is not None:
+            self.errors[f"{kind}: {error_class(upstream['error'])}"] += 1
+
+
+CALL = re.compile(r"((?:(?:optional|sets|lists|strings|format|cel|ip)\.)?[A-Za-z_]\w*)\(")
+
+
+def error_class(text: str) -> str:
+    """An error text without its particulars."""
+    text = text.splitlines()[0].removeprefix("compilation failed: ERROR: ")
+    text = re.sub(r"^<input>:\d+:\d+: ", "", text)
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", text)
+    text = re.sub(r"-?\d[\d.]*", "N", text)
+    text = re.sub(
+        r"(no such key|no such attribute\(s\)|strconv\.\w+|parsing \S+|unable to parse quantity).*", r"\1", text
+    )
+    return text[:70]

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from e2e.conformity.allocate_cases import allocate_cases
+from e2e.conformity.cel_cases import cel_cases, cel_functions
 from e2e.conformity.compare import allocate_facts, cel_facts, difference, no_answer
-from e2e.conformity.coverage import Coverage
+from e2e.conformity.coverage import CelCoverage, Coverage
 from e2e.conformity.rules import RULES, explain
 from e2e.conformity.shrink import shrink
 from e2e.conformity.upstream import Oracle, find_oracle
@@ -33,7 +34,9 @@ BATCH = 250
 # Upstream's searches explode; a case it cannot answer in this time is none.
 ORACLE_TIMEOUT_S = 2.0
 ACCEPTED_MAX = 0.02
-FOUND_MAX = 10
+FOUND_MAX = 30
+# Each function and class of error of CEL in at least this many cases of a full run.
+CEL_LEAST = 20
 FACTS: dict[str, Facts] = {"allocate": allocate_facts, "cel": cel_facts}
 
 
@@ -193,10 +196,26 @@ def run_allocate(count: int, seed: int, binary: Path, shrunk: bool = True) -> Re
     return report
 
 
+def run_cel(count: int, seed: int, binary: Path) -> tuple[Report, CelCoverage]:
+    """Compare ``count`` random (expression, device) pairs."""
+    coverage = CelCoverage(cel_functions())
+    with Oracle(binary, "cel") as oracle:
+        return compare("cel", seed, cel_cases(seed, count), oracle, coverage.add), coverage
+
+
+def show_cel_coverage(coverage: CelCoverage) -> None:
+    """Print how often each function was called and each class of error met."""
+    rare = [f"{name} {count}" for name, count in sorted(coverage.calls.items()) if count < CEL_LEAST]
+    print(f"  {len(coverage.calls)} functions, {len(rare)} of them in fewer than {CEL_LEAST} cases: {', '.join(rare)}")
+    for name, count in coverage.errors.most_common():
+        print(f"  {name:<80} {count:>6}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print, and keep shrunk cases with upstream's answer when asked to."""
     parser = argparse.ArgumentParser(prog="e2e.conformity.run", description=__doc__)
     parser.add_argument("--allocate", type=int, default=0, metavar="N", help="random allocator cases")
+    parser.add_argument("--cel", type=int, default=0, metavar="N", help="random (expression, device) pairs")
     parser.add_argument("--seed", type=int, default=None, help="default: from the clock")
     parser.add_argument("--no-shrink", action="store_true", help="print found cases as generated")
     parser.add_argument("--save", type=Path, help="append found cases to this file, with upstream's answer")
@@ -207,6 +226,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.allocate:
         report = run_allocate(options.allocate, seed, binary, not options.no_shrink)
         show_coverage(report.coverage)
+        clean &= finish(report, options.save)
+    if options.cel:
+        report, cel_coverage = run_cel(options.cel, seed, binary)
+        show_cel_coverage(cel_coverage)
         clean &= finish(report, options.save)
     return 0 if clean else 1
 
