@@ -80,7 +80,9 @@ class Access:
             if header:
                 self._authorization = header
 
-    async def keep_renewed(self, interval_s: float = TOKEN_REREAD_S, report: Callable[[str], None] = print) -> None:
+    async def keep_renewed(
+        self, interval_s: float = TOKEN_REREAD_S, report: Callable[[str], None] = lambda text: None
+    ) -> None:
         """Renew for ever, every ``interval_s``. A failure is reported and tried again; the old header stays."""
         while self.renewable:
             await asyncio.sleep(interval_s)

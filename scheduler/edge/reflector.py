@@ -21,7 +21,8 @@ from scheduler.api.kinds import DecodeError, Kind, decode
 from scheduler.api.meta import ObjectMeta
 from scheduler.edge.backoff import Backoff
 from scheduler.edge.client import ApiClient, Sleep
-from scheduler.edge.errors import ApiError, Gone, NotFound, ServerError, decode_status, error_for
+from scheduler.edge.difference import missed_changes, revision_of
+from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError, decode_status, error_for
 from scheduler.edge.lines import LineSplitter, LineTooLongError
 from scheduler.edge.lister import PAGE_LIMIT, Lister
 from scheduler.errors import ClusterError
@@ -31,6 +32,7 @@ SILENCE_TIMEOUT_S = 150.0  # the server sends a bookmark about once a minute; tw
 SHORT_WATCH_S = 1.0
 SHORT_WATCH_PAUSE_S = 0.1
 UNKNOWN_KIND_PAUSE_S = 60.0
+REFUSED_PAUSE_MAX_S = 4.0
 RECONCILE_WAIT_S = 90.0
 
 
@@ -80,10 +82,6 @@ class _StartOverError(Exception):
     """Only a new LIST helps."""
 
 
-def _revision(text: str) -> int:
-    return int(text) if text.isdigit() else 0
-
-
 class Reflector:
     """The copy of one kind. ``run`` is the task; everything else may be read at any time from the same loop.
 
@@ -118,6 +116,8 @@ class Reflector:
         self._rng, self._sleep = rng or random.Random(), sleep
         self._silence_timeout_s = silence_timeout_s
         self._backoff = Backoff(self._rng)
+        # A refused connection costs the server nothing: ask often, so that its return is noticed soon.
+        self._refused_backoff = Backoff(self._rng, max_s=REFUSED_PAUSE_MAX_S)
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
         self._events_at_gap = -1
@@ -137,9 +137,15 @@ class Reflector:
             except ClusterError as error:
                 self.counters.failures += 1
                 self._on_trouble(f"{self.kind.resource}: {error}")
-                await self._sleep(self._backoff.next_s())
+                await self._sleep(self._pause_s(error))
 
-    async def wait_revision(self, revision: int, timeout_s: float) -> bool:
+    def _pause_s(self, error: ClusterError) -> float:
+        if isinstance(error, ApiUnavailable):
+            return self._refused_backoff.next_s()
+        self._refused_backoff.reset()
+        return self._backoff.next_s()
+
+    async def waitrevision_of(self, revision: int, timeout_s: float) -> bool:
         """Wait until the copy has reached ``revision``; False when ``timeout_s`` passed first."""
         if self.revision >= revision:
             return True
@@ -186,7 +192,7 @@ class Reflector:
         listed, bad, revision = await self._list_decoded()
         if not self._missed(listed, bad, revision):
             return 0
-        if not await self.wait_revision(revision, RECONCILE_WAIT_S):
+        if not await self.waitrevision_of(revision, RECONCILE_WAIT_S):
             raise ClusterError(f"the watch did not reach revision {revision}")
         changes = self._missed(listed, bad, revision)
         for change in changes:
@@ -200,23 +206,7 @@ class Reflector:
         return len(changes)
 
     def _missed(self, listed: dict[str, Any], bad: set[str], revision: int) -> list[Change]:
-        """What the copy lacks of a LIST at ``revision``. Objects newer in the copy, or ``bad``, are left alone."""
-        changes = [
-            Change(self.kind, old, None, revision, True)
-            for key, old in self.store.items()
-            if key not in listed and key not in bad and _revision(old.metadata.resourceVersion) <= revision
-        ]
-        for key, new in listed.items():
-            known = self.store.get(key)
-            if known is None:
-                if self.revision <= revision:  # else it may have been deleted since: the next pass tells
-                    changes.append(Change(self.kind, None, new, revision, True))
-            elif _revision(known.metadata.resourceVersion) < _revision(new.metadata.resourceVersion):
-                same = known.metadata.uid == new.metadata.uid
-                if not same:
-                    changes.append(Change(self.kind, known, None, revision, True))
-                changes.append(Change(self.kind, known if same else None, new, revision, True))
-        return changes
+        return missed_changes(self.kind, self.store, listed, bad, revision, self.revision)
 
     # LIST
 
@@ -247,7 +237,7 @@ class Reflector:
                     continue
             else:
                 old = None
-            changes.append(Change(self.kind, old, new, _revision(meta.resourceVersion), True))
+            changes.append(Change(self.kind, old, new, revision_of(meta.resourceVersion), True))
         deletions = [Change(self.kind, old, None, revision, True) for old in gone.values()]
         for deletion in deletions:
             del self.store[deletion.old.metadata.key]
@@ -294,7 +284,7 @@ class Reflector:
                     raise _StartOverError(str(error)) from error
                 if self.counters.events > events_before:
                     self._backoff.reset()
-                await self._sleep(self._backoff.next_s())
+                await self._sleep(self._pause_s(error))
                 continue
             # The stream ended in good order. One that ends at once must not become a hot loop.
             if loop.time() - started_s >= SHORT_WATCH_S:
@@ -345,7 +335,7 @@ class Reflector:
             # It may have been any change: only a comparison with a LIST can tell.
             raise _StartOverError(f"unreadable watch event: {error}") from error
         self.counters.events += 1
-        revision = _revision(meta.resourceVersion)
+        revision = revision_of(meta.resourceVersion)
         if event.type == "BOOKMARK":
             return revision
         key, old = meta.key, self.store.get(meta.key)

@@ -228,6 +228,27 @@ async def test_unreachable_server_is_asked_again_for_ever(server: ScriptedServer
     assert len(sink.trouble) == 2
 
 
+async def test_server_that_is_away_for_long_is_found_again_soon(
+    server: ScriptedServer, client: ApiClient, sleeps: Sleeps
+) -> None:
+    """While connections are refused the pauses stay below 8 s; the watch goes on where it was."""
+    watches, sink, pauses = Watches(server), Received(), Sleeps()
+    port = int(server.url.rpartition(":")[2])
+    watches.lists = [page(10, node("a", 1))]
+    watches.streams = [[0.05], [bookmark(11), 30.0]]
+    async with running(client, sink, pauses) as reflector:
+        await reached(reflector, 10)
+        await server.stop()
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if len(pauses.pauses_s) >= 12:
+                break
+        await server.start(port)
+        await reached(reflector, 11)
+    assert reflector.counters.lists == 1
+    assert all(pause_s <= 8.0 for pause_s in pauses.pauses_s)
+
+
 async def test_one_bad_object_is_reported_and_skipped(server: ScriptedServer, client: ApiClient) -> None:
     """Undecodable objects cost nobody else anything; a good version known before stays, a replaced one goes."""
     watches, sink = Watches(server), Received()
