@@ -6,11 +6,14 @@ from plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.default_binder import DefaultBinder
 from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
+from plugins.inter_pod_affinity import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
+from plugins.node_declared_features import NodeDeclaredFeatures
 from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
 from plugins.node_resources_fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
+from plugins.pod_topology_spread import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
@@ -25,8 +28,11 @@ DEFAULT_PLUGINS: dict[str, PluginFactory] = {
     "NodeAffinity": NodeAffinity,
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
+    "PodTopologySpread": PodTopologySpread,
+    "InterPodAffinity": InterPodAffinity,
     "DynamicResources": DynamicResources,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,
+    "NodeDeclaredFeatures": NodeDeclaredFeatures,
 }

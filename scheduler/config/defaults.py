@@ -39,10 +39,7 @@ NOT_BUILT_YET = frozenset(
         "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
-        "PodTopologySpread",
-        "InterPodAffinity",
         "DefaultPreemption",
-        "NodeDeclaredFeatures",
         # Off by default in kube-scheduler, behind feature gates.
         "DeferredPodScheduling",
         "GangScheduling",

@@ -249,8 +249,8 @@ def test_leader_election_is_not_checked_when_off() -> None:
             " in dra-scheduler",
         ),
         (
-            "profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]}]",
-            'profiles[0].pluginConfig[0].name: plugin "PodTopologySpread" of kube-scheduler is not built yet'
+            "profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 9}}]}]",
+            'profiles[0].pluginConfig[0].name: plugin "VolumeBinding" of kube-scheduler is not built yet'
             " in dra-scheduler",
         ),
         (

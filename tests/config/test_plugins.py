@@ -20,10 +20,13 @@ IMPLEMENTS = {
     "NodeAffinity": ["preFilter", "filter", "preScore", "score"],
     "NodePorts": ["preFilter", "filter"],
     "NodeResourcesFit": ["preFilter", "filter", "preScore", "score"],
+    "PodTopologySpread": ["preFilter", "filter", "preScore", "score"],
+    "InterPodAffinity": ["preFilter", "filter", "preScore", "score"],
     "DynamicResources": ["preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"],
     "NodeResourcesBalancedAllocation": ["preScore", "score"],
     "ImageLocality": ["score"],
     "DefaultBinder": ["bind"],
+    "NodeDeclaredFeatures": ["preFilter", "filter"],
     "mine:Racks": ["score", "filter"],
 }
 
@@ -112,12 +115,17 @@ def test_the_default_profile_has_upstreams_order_and_weights() -> None:
         "NodeAffinity",
         "NodePorts",
         "NodeResourcesFit",
+        "PodTopologySpread",
+        "InterPodAffinity",
         "DynamicResources",
+        "NodeDeclaredFeatures",
     )
     assert expanded.weights == {
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
+        "PodTopologySpread": 2,
+        "InterPodAffinity": 2,
         "DynamicResources": 2,
         "NodeResourcesBalancedAllocation": 1,
         "ImageLocality": 1,

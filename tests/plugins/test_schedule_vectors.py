@@ -122,4 +122,4 @@ def test_default_order() -> None:
     order = list(DEFAULT_PLUGINS)
     assert [name for name in order if name in FILTERS] == list(FILTERS)
     assert order[:2] == ["SchedulingGates", "PrioritySort"]
-    assert order[-1] == "DefaultBinder"
+    assert order[-2:] == ["DefaultBinder", "NodeDeclaredFeatures"]
