@@ -145,7 +145,7 @@ class Reflector:
         self._refused_backoff.reset()
         return self._backoff.next_s()
 
-    async def waitrevision_of(self, revision: int, timeout_s: float) -> bool:
+    async def wait_revision(self, revision: int, timeout_s: float) -> bool:
         """Wait until the copy has reached ``revision``; False when ``timeout_s`` passed first."""
         if self.revision >= revision:
             return True
@@ -192,7 +192,7 @@ class Reflector:
         listed, bad, revision = await self._list_decoded()
         if not self._missed(listed, bad, revision):
             return 0
-        if not await self.waitrevision_of(revision, RECONCILE_WAIT_S):
+        if not await self.wait_revision(revision, RECONCILE_WAIT_S):
             raise ClusterError(f"the watch did not reach revision {revision}")
         changes = self._missed(listed, bad, revision)
         for change in changes:
