@@ -153,6 +153,14 @@ class History:
             for consumer in status.get("reservedFor") or []:
                 self.reserved.setdefault((uid, consumer["uid"]), revision)
 
+    def devices_at(self, claim_uid: str, revision: int) -> frozenset[tuple[str, str, str]]:
+        """What the claim held at a revision."""
+        held: frozenset[tuple[str, str, str]] = frozenset()
+        for changed, devices in self.allocations.get(claim_uid, []):
+            if changed <= revision:
+                held = devices
+        return held
+
     def bound_without_reservation(self) -> list[str]:
         """Bound Pods of which some claim was not allocated and reserved for them at a lower revision."""
         by_name = {

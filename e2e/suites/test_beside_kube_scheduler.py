@@ -71,21 +71,27 @@ def _scheduler_of_claims(history: History) -> dict[str, str]:
     return owner
 
 
+def _bound_with(history: History, claim_uid: str, device: str) -> bool:
+    """Whether a Pod was bound while this claim of its held the device (an allocation given back before is harmless)."""
+    item = history.claims.get(claim_uid, {})
+    for consumer in item.get("status", {}).get("reservedFor") or []:
+        bound = history.bound.get(consumer["uid"])
+        if bound is not None and device in {"/".join(key) for key in history.devices_at(claim_uid, bound)}:
+            return True
+    return False
+
+
 async def _judge(api: Api, history: History) -> Counter[str]:
     """Devices in two claims of *bound* Pods at once, by who wrote the later allocation; nodes over their CPUs."""
     owner = _scheduler_of_claims(history)
-    bound_claims = {
-        uid
-        for uid, item in history.claims.items()
-        if any(consumer["uid"] in history.bound for consumer in item.get("status", {}).get("reservedFor") or [])
-    }
     found: Counter[str] = Counter()
-    for _, earlier, later, text in history.double_given():
-        both_bound = earlier in bound_claims and later in bound_claims
-        both_hold = all((history.allocations[uid][-1][1]) for uid in (earlier, later))
-        if both_bound and both_hold:
+    for device, earlier, later, text in history.double_given():
+        if _bound_with(history, earlier, device) and _bound_with(history, later, device):
+            pair = f"{owner.get(earlier, 'unknown')} then {owner.get(later, 'unknown')}"
             found[f"later by {owner.get(later, 'unknown')}"] += 1
-            print("   double:", text, owner.get(earlier), "then", owner.get(later))
+            found[pair] += 1
+            if owner.get(later) != "default-scheduler":
+                print("   double:", text, pair)
     per_node = Counter(p["spec"]["nodeName"] for p in await api.list(PODS, NS) if p["spec"].get("nodeName"))
     found["nodes over their CPUs"] = sum(count > CPU_PER_NODE for count in per_node.values())
     return found

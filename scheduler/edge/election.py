@@ -77,7 +77,7 @@ class Election:
 
     @property
     def needs_read(self) -> bool:
-        """True when the Lease must be read first: after a failure, and always while standing by (it may be released)."""
+        """True when the Lease must be read first: after a failure, and while standing by (it may be released)."""
         return self._needs_read or self.state == "standby"
 
     def remaining_s(self, now_s: float) -> float:
