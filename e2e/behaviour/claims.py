@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from e2e.behaviour.subject import (
@@ -75,6 +77,25 @@ async def test_a_constraint_must_name_a_request(api: Subject) -> None:
     body["spec"]["devices"]["constraints"] = [{"requests": ["zz"], "matchAttribute": "example.com/x"}]
     answer = await api.post(api.claims(), body)
     assert answer.causes == [("FieldValueInvalid", "spec.devices.constraints[0].requests[0]")]
+
+
+async def test_admin_access_needs_a_label(api: Subject) -> None:
+    """adminAccess is refused in a namespace without the label, in claims and in templates."""
+    body = claim("a", request(adminAccess=True))
+    template = {**body, "kind": "ResourceClaimTemplate", "spec": {"spec": body["spec"]}}
+    templates = f"{RESOURCE}/namespaces/{api.namespace}/resourceclaimtemplates"
+    cause = ("FieldValueForbidden", "spec.devices.requests[0].adminAccess")
+    for path, obj in ((api.claims(), body), (templates, template)):
+        answer = await api.post(path, obj)
+        assert (answer.code, answer.causes) == (422, [cause])
+    label = {"resource.kubernetes.io/admin-access": "true"}
+    await api.patch(f"/api/v1/namespaces/{api.namespace}", {"metadata": {"labels": label}})
+    for _ in range(100):  # the real server reads the label from a cache
+        answer = await api.post(api.claims(), body)
+        if answer.code == 201:
+            break
+        await asyncio.sleep(0.05)
+    assert answer.code == 201
 
 
 async def test_selectors_must_compile(api: Subject) -> None:
@@ -239,6 +260,27 @@ async def test_device_statuses_follow_the_allocation(api: Subject) -> None:
     assert {key: value for key, value in stored.items() if value is not None} == device
     cleared = await api.patch(path, {"status": {"allocation": None, "reservedFor": None}})
     assert (cleared.code, cleared.body["status"]) == (200, {})
+
+
+async def test_an_allocation_is_stored_as_written(api: Subject) -> None:
+    """All that a scheduler puts into a result and an allocation comes back; quantities in canonical form."""
+    await api.made(api.claims(), claim("a"))
+    body = allocation()
+    body["devices"]["results"][0] |= {
+        "tolerations": [{"key": "k", "operator": "Exists"}],
+        "bindingConditions": ["example.com/ready"],
+        "bindingFailureConditions": ["example.com/failed"],
+        "consumedCapacity": {"memory": "1024Mi"},
+        "shareID": "11111111-1111-4111-8111-111111111111",
+    }
+    opaque = {"driver": "gpu.example.com", "parameters": {"x": 1}}
+    body["devices"]["config"] = [{"source": "FromClass", "requests": ["r"], "opaque": opaque}]
+    field = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    body["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    body["allocationTimestamp"] = "2026-01-01T00:00:00Z"
+    answer = await api.patch(api.claims("a", "status"), {"status": {"allocation": body}})
+    body["devices"]["results"][0]["consumedCapacity"] = {"memory": "1Gi"}
+    assert answer.body["status"]["allocation"] == body
 
 
 async def test_two_claims_may_hold_one_device(api: Subject) -> None:

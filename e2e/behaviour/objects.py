@@ -257,4 +257,4 @@ async def test_a_namespace_takes_its_content_along(api: Subject) -> None:
     path = f"/api/v1/namespaces/{name}/configmaps/held"
     await api.eventually(path, lambda got: got.body["metadata"].get("deletionTimestamp"))
     await api.patch(path, {"metadata": {"finalizers": None}})
-    await api.eventually(f"/api/v1/namespaces/{name}", lambda got: got.code == 404)
+    await api.eventually(f"/api/v1/namespaces/{name}", lambda got: got.code == 404, 60)

@@ -59,12 +59,49 @@ async def test_a_gated_pod_says_so(api: Subject) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [{"containers": []}, {"resourceClaims": [{"name": "x"}]}, {"schedulingGates": GATES, "nodeName": "n"}],
+    [
+        {"containers": []},
+        {"containers": [{"name": "c", "image": "i"}, {"name": "c", "image": "i"}]},
+        {"containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "none"}]}}]},
+        {"resourceClaims": [{"name": "x"}]},
+        {"resourceClaims": [{"name": "x", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}]},
+        {"resourceClaims": [{"name": "x", "resourceClaimName": "a"}, {"name": "x", "resourceClaimName": "b"}]},
+        {"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]},
+        {"schedulingGates": GATES, "nodeName": "n"},
+    ],
 )
 async def test_invalid_pods_are_refused(api: Subject, spec: Json) -> None:
-    """No container, a claim entry without source, gates together with a node: 422."""
+    """No container, names twice, claim entries without one source or without entry, gates with a node: 422."""
     answer = await api.post(api.ns("pods"), pod("a", **spec))
     assert (answer.code, answer.reason) == (422, "Invalid")
+
+
+def with_resources(requests: Json, limits: Json) -> Json:
+    resources = {"requests": requests, "limits": limits}
+    return pod("a", containers=[{"name": "c", "image": "registry.example.com/i", "resources": resources}])
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "field"),
+    [
+        ({"cpu": "-1"}, {}, "requests[cpu]"),
+        ({"cpu": "2"}, {"cpu": "1"}, "requests"),
+        ({"memory": "1Gi"}, {"memory": "1e9"}, "requests"),
+        ({"example.com/gpu": "1"}, {}, "limits"),
+    ],
+)
+async def test_amounts_are_checked(api: Subject, requests: Json, limits: Json, field: str) -> None:
+    """Negative amounts, requests above limits and extended resources without limit answer 422."""
+    answer = await api.post(api.ns("pods"), with_resources(requests, limits))
+    assert (answer.code, answer.causes[0][1]) == (422, f"spec.containers[0].resources.{field}")
+
+
+async def test_amounts_are_stored_in_canonical_form(api: Subject) -> None:
+    """0.5 becomes 500m, 1024Mi becomes 1Gi, a JSON number becomes a string."""
+    body = with_resources({"cpu": "0.5", "memory": "1024Mi"}, {"cpu": 2, "memory": "1.5Gi"})
+    resources = (await api.made(api.ns("pods"), body))["spec"]["containers"][0]["resources"]
+    assert resources["requests"] == {"cpu": "500m", "memory": "1Gi"}
+    assert resources["limits"] == {"cpu": "2", "memory": "1536Mi"}
 
 
 async def test_the_spec_of_a_pod_is_nearly_fixed(api: Subject) -> None:

@@ -76,7 +76,7 @@ def kubectl(server: EmbeddedServer, tmp_path: Path) -> Kubectl:
 
 
 async def test_apply_creates_then_finds_nothing_to_do(kubectl: Kubectl) -> None:
-    """apply --validate=false creates every kind; again it leaves Node, class and Pod unchanged; a change goes through."""
+    """apply --validate=false creates every kind; again it leaves Node, class and Pod unchanged; a change is made."""
     first = await kubectl("apply", "--validate=false", "-f", "-", stdin=OBJECTS)
     assert first.count(" created") == 4
     second = await kubectl("apply", "--validate=false", "-f", "-", stdin=OBJECTS)
@@ -92,7 +92,7 @@ async def test_get_shows_the_usual_columns(kubectl: Kubectl, server: EmbeddedSer
     await server.settle()
     wide = await kubectl("get", "po", "-o", "wide")
     assert wide.splitlines()[0].split() == (
-        "NAME READY STATUS RESTARTS AGE IP NODE NOMINATED NODE READINESS GATES".split()
+        ["NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED", "NODE", "READINESS", "GATES"]
     )
     assert wide.splitlines()[1].split()[:4] == ["train", "0/1", "Pending", "0"]
     claims = await kubectl("get", "resourceclaims", "-A")

@@ -21,6 +21,7 @@ from scheduler.embedded.status import (
     field_too_many,
 )
 
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 MAX_RESERVED = 256
 MAX_RESULTS = 32
 MAX_ALLOCATION_CONFIGS = 64
@@ -54,6 +55,12 @@ def _allocated(status: Json) -> set[tuple[Any, ...]]:
 
 def _device_key(device: Json) -> tuple[Any, ...]:
     return device.get("driver"), device.get("pool"), device.get("device"), device.get("shareID")
+
+
+def admin_access(spec: Json) -> list[int]:
+    """Positions of the requests that ask for admin access."""
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    return [index for index, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess")]
 
 
 def validate_spec(spec: Json, path: str = "spec") -> list[FieldError]:
@@ -176,6 +183,10 @@ def _validate_allocation(allocation: Json, spec: Json) -> list[FieldError]:
         errors.append(field_too_many(f"{path}.results", len(results), MAX_RESULTS))
     if len(configs) > MAX_ALLOCATION_CONFIGS:
         errors.append(field_too_many(f"{path}.config", len(configs), MAX_ALLOCATION_CONFIGS))
+    selector = allocation.get("nodeSelector")
+    if selector is not None and not selector.get("nodeSelectorTerms"):
+        where = "status.allocation.nodeSelector.nodeSelectorTerms"
+        errors.append(field_required(where, "must have at least one node selector term"))
     known = _request_names((spec.get("devices") or {}).get("requests") or [])
     for index, result in enumerate(results):
         at = f"{path}.results[{index}]"

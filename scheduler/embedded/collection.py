@@ -12,16 +12,25 @@ _NAMESPACES = "namespaces"
 
 
 class GarbageCollector:
-    """Background propagation only: a dependent goes once none of its owners is left."""
+    """Background propagation only: a dependent goes once none of its owners is left.
+
+    An object that names an owner which never was here stays, so that a part of a cluster can be loaded.
+    """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._store = registry.store
         self._owned: dict[str, set[tuple[str, Key]]] = {}
+        self._present: set[str] = set()
+        """UIDs of all objects."""
 
     def affected(self, table: str, change: Change) -> Iterable[tuple[str, Key]]:
         """Keeps the index of owners; a deletion makes its dependents worth a look (key is ("", owner's uid))."""
         uid = change.after.uid
+        if change.deleted:
+            self._present.discard(uid)
+        else:
+            self._present.add(uid)
         for owner in change.after.obj["metadata"].get("ownerReferences") or ():
             dependents = self._owned.setdefault(str(owner.get("uid")), set())
             if change.deleted:
@@ -41,10 +50,7 @@ class GarbageCollector:
     def _has_owner(self, record: Record, gone: str) -> bool:
         """Whether another owner than the one that is gone is left."""
         owners = [str(owner.get("uid")) for owner in record.obj["metadata"].get("ownerReferences") or ()]
-        if gone not in owners:
-            return True
-        present = {found.uid for table in self._store.tables() for found in table.records.values()}
-        return any(owner in present for owner in owners if owner != gone) if len(owners) > 1 else False
+        return gone not in owners or any(owner in self._present for owner in owners)
 
 
 class NamespaceController:

@@ -84,7 +84,10 @@ def _job(obj: Json, _now: str) -> None:
 def _claim(obj: Json, _now: str) -> None:
     claim_spec(obj.setdefault("spec", {}))
     status = obj.setdefault("status", {})
-    allocation = status.get("allocation") or {}
+    allocation = status.get("allocation")
+    if allocation is None:
+        return
+    allocation.setdefault("devices", {})
     for result in (allocation.get("devices") or {}).get("results") or ():
         _tolerations(result)
 

@@ -36,11 +36,15 @@ class Action(Enum):
 STREAM_ACTIONS: Final = frozenset({Action.CUT, Action.CLOSE, Action.GONE})
 
 _TEXTS: Final = {
+    401: ("Unauthorized", "Unauthorized"),
+    403: ("Forbidden", "injected: forbidden"),
+    404: ("NotFound", "injected: not found"),
     409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
     410: ("Expired", "The resourceVersion for the provided list is too old."),
     422: ("Invalid", "injected: the object is invalid"),
     429: ("TooManyRequests", "Too many requests, please try again later."),
     500: ("InternalError", "Internal error occurred: injected"),
+    504: ("Timeout", "Timeout: request did not complete within requested timeout"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
 }
 

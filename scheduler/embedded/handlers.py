@@ -76,7 +76,6 @@ class Handlers:
             faults = self.faults.take(call)
             await _before(faults)
             if call.verb == "watch" and target.kind is not None:
-                self.audit.record(call, path, 200, self.registry.store.revision)
                 return await self._watch(request, target.kind, target.namespace, faults, call)
             reply = await self._serve(request, target, call)
             if any(fault.action is Action.DROP_AFTER for fault in faults):
@@ -181,6 +180,7 @@ class Handlers:
         wanted = self._watch_request(kind, namespace, request.query)
         render = Renderer(kind, form(request.headers.get("Accept", "")), self.registry.now())
         stream = OpenWatch(kind.plural, call.user_agent, [f for f in faults if f.action in STREAM_ACTIONS])
+        self.audit.record(call, request.path, 200, self.registry.store.revision)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(request)

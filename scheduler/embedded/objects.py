@@ -48,27 +48,29 @@ def strip_type(kind: Kind, obj: Any) -> Json:
 
 
 def normalise(obj: Json) -> Json:
-    """Drops what the server's types do not print: nulls, empty fields of metadata, empty lists of spec and status."""
-    out: Json = _without_nulls(obj)
+    """Drops what the server's types do not print: nulls, empty lists, empty fields of metadata."""
+    out: Json = _without_empties(obj)
     metadata = out.setdefault("metadata", {})
     for name in [name for name, value in metadata.items() if value in ({}, [], "")]:
         del metadata[name]
-    for part in ("spec", "status"):
-        section = out.get(part)
-        if isinstance(section, dict):
-            for name in [name for name, value in section.items() if value == []]:
-                del section[name]
     return out
 
 
-def _without_nulls(value: Any) -> Any:
+def _is_printed(name: str, value: Any) -> bool:
+    if value is None:
+        return name in _NULL_IS_KEPT
+    return value != [] or name in _EMPTY_IS_KEPT
+
+
+def _without_empties(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nulls(part) for name, part in value.items() if part is not None or name in _NULL_IS_KEPT}
+        return {name: _without_empties(part) for name, part in value.items() if _is_printed(name, part)}
     if isinstance(value, list):
-        return [_without_nulls(part) for part in value]
+        return [_without_empties(part) for part in value]
     return value
 
 
+_EMPTY_IS_KEPT = frozenset({"nodeSelectorTerms", "containers", "command", "args"})
 _KEPT_POD_STATUS = (
     "qosClass",
     "resourceClaimStatuses",

@@ -6,7 +6,7 @@ DefaultTolerationSeconds and PodTopologyLabels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler.api.quantity import parse_quantity
@@ -16,6 +16,7 @@ from scheduler.embedded.status import (
     Json,
     bad_request,
     conflict,
+    field_duplicate,
     field_forbidden,
     field_invalid,
     field_required,
@@ -63,7 +64,7 @@ def _admit_priority(pod: Json, spec: Json, classes: Mapping[str, Json]) -> None:
     if spec.get("priority") not in (None, priority):
         text = (
             f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
-            "priority admission controller computes it from the given PriorityClass name"
+            f"priority admission controller computed {priority} from the given PriorityClass name"
         )
         raise forbidden("pods", "", pod["metadata"].get("name", ""), text)
     spec["priority"] = priority
@@ -103,16 +104,31 @@ def _compute(amounts: Json | None) -> dict[str, Any]:
 def validate_create(pod: Json) -> list[FieldError]:
     spec = pod["spec"]
     errors = []
-    if not spec.get("containers"):
+    containers = spec.get("containers") or []
+    if not containers:
         errors.append(field_required("spec.containers"))
-    for index, container in enumerate(spec.get("containers") or ()):
-        if not container.get("name"):
-            errors.append(field_required(f"spec.containers[{index}].name"))
-        if not container.get("image"):
-            errors.append(field_required(f"spec.containers[{index}].image"))
-    claims = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
-    for index, claim in enumerate(spec.get("resourceClaims") or ()):
+    names = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
+    errors += _claim_entries(spec.get("resourceClaims") or ())
+    seen: set[str] = set()
+    for index, container in enumerate(containers):
+        errors += _container(container, f"spec.containers[{index}]", names, seen)
+    for index, toleration in enumerate(spec.get("tolerations") or ()):
+        if toleration.get("operator") == "Exists" and toleration.get("value"):
+            text = "value must be empty when `operator` is 'Exists'"
+            errors.append(field_invalid(f"spec.tolerations[{index}].operator", toleration["value"], text))
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        errors.append(field_forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return errors
+
+
+def _claim_entries(entries: Sequence[Json]) -> list[FieldError]:
+    errors = []
+    seen: set[str] = set()
+    for index, claim in enumerate(entries):
         path = f"spec.resourceClaims[{index}]"
+        if claim.get("name") in seen:
+            errors.append(field_duplicate(f"{path}.name", claim["name"]))
+        seen.add(str(claim.get("name")))
         sources = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if claim.get(name)]
         if len(sources) != 1:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
@@ -122,15 +138,45 @@ def validate_create(pod: Json) -> list[FieldError]:
             for name in ("resourceClaimName", "resourceClaimTemplateName"):
                 shown[name[0].upper() + name[1:]] = claim.get(name)
             errors.append(field_invalid(path, shown, text))
-    for index, container in enumerate(spec.get("containers") or ()):
-        for at, used in enumerate((container.get("resources") or {}).get("claims") or ()):
-            if used.get("name") not in claims:
-                path = f"spec.containers[{index}].resources.claims[{at}]"
-                text = "must be one of the names in pod.spec.resourceClaims" + ("" if claims else " which is empty")
-                errors.append(FieldError(path, "FieldValueNotFound", f'Not found: "{used.get("name")}": {text}'))
-    if spec.get("schedulingGates") and spec.get("nodeName"):
-        errors.append(field_forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return errors
+
+
+def _container(container: Json, path: str, claims: Sequence[Any], seen: set[str]) -> list[FieldError]:
+    errors = [field_required(f"{path}.{name}") for name in ("name", "image") if not container.get(name)]
+    if container.get("name") in seen:
+        errors.append(field_duplicate(f"{path}.name", container["name"]))
+    seen.add(str(container.get("name")))
+    resources = container.get("resources") or {}
+    errors += _amounts(resources, f"{path}.resources")
+    for at, used in enumerate(resources.get("claims") or ()):
+        if used.get("name") not in claims:
+            text = "must be one of the names in pod.spec.resourceClaims" + ("" if claims else " which is empty")
+            message = f'Not found: "{used.get("name")}": {text}'
+            errors.append(FieldError(f"{path}.resources.claims[{at}]", "FieldValueNotFound", message))
+    return errors
+
+
+def _amounts(resources: Json, path: str) -> list[FieldError]:
+    """No negative amounts, no request above its limit, limits for extended resources."""
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    errors = []
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        for name, text in amounts.items():
+            if parse_quantity(text).sign() < 0:
+                where = f"{path}.{field}[{name}]"
+                errors.append(field_invalid(where, str(text), "must be greater than or equal to 0"))
+    for name, text in requests.items():
+        limit = limits.get(name)
+        if limit is None and _is_extended(name):
+            errors.append(field_required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+        elif limit is not None and parse_quantity(text).compare(parse_quantity(limit)) > 0:
+            text_limit = f"must be less than or equal to {name} limit of {limit}"
+            errors.append(field_invalid(f"{path}.requests", text, text_limit))
+    return errors
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and not name.split("/")[0].endswith("kubernetes.io")
 
 
 _MUTABLE_SPEC = frozenset({"activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations", "schedulingGates"})

@@ -25,6 +25,7 @@ from scheduler.embedded.status import (
     already_exists,
     bad_request,
     conflict,
+    field_forbidden,
     field_invalid,
     forbidden,
     invalid,
@@ -71,20 +72,22 @@ class Registry:
 
     # create
 
-    def create(
-        self, kind: Kind, namespace: str, body: Any, *, dry_run: bool = False, compile_selectors: bool = True
-    ) -> Record:
-        """Takes the body over. 409 when the name is taken, 404 or 403 for the namespace, 422 for its content."""
+    def create(self, kind: Kind, namespace: str, body: Any, *, dry_run: bool = False, trusted: bool = False) -> Record:
+        """Takes the body over. 409 when the name is taken, 404 or 403 for the namespace, 422 for its content.
+
+        trusted: uid and creationTimestamp of the body are kept, its selectors need not compile.
+        """
         obj = strip_type(kind, body)
-        validation.check_shape(kind, obj)
+        validation.decode(kind, obj)
         obj["metadata"] = metadata = dict(obj.get("metadata") or {})
         if metadata.get("resourceVersion"):
             raise plain_internal("resourceVersion should not be set on objects to be created")
         self._place(kind, namespace, metadata)
-        self._prepare_create(kind, obj, metadata)
+        self._prepare_create(kind, obj, metadata, trusted)
         self._check_namespace(kind, namespace, metadata.get("name", ""))
         errors = validation.validate_create(kind, obj)
-        if compile_selectors:
+        errors += self._admin_access(kind, namespace, obj)
+        if not trusted:
             errors += expressions.validate(kind.plural, obj)
         if errors:
             raise _invalid(kind, metadata.get("name", ""), errors)
@@ -114,11 +117,15 @@ class Registry:
                 if self.store.get(kind.table, (namespace, metadata["name"])) is None:
                     break
 
-    def _prepare_create(self, kind: Kind, obj: Json, metadata: Json) -> None:
+    def _prepare_create(self, kind: Kind, obj: Json, metadata: Json, trusted: bool) -> None:
         stamp = self.stamp()
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "selfLink", "generation"):
             metadata.pop(name, None)
-        metadata["uid"], metadata["creationTimestamp"] = self.new_uid(), stamp
+        if not trusted:
+            metadata.pop("uid", None)
+            metadata.pop("creationTimestamp", None)
+        metadata["uid"] = metadata.get("uid") or self.new_uid()
+        metadata["creationTimestamp"] = metadata.get("creationTimestamp") or stamp
         if kind.counts_generation:
             metadata["generation"] = 1
         if kind.has_status and not kind.status_at_create:
@@ -148,6 +155,20 @@ class Registry:
             (error.details or {})["causes"] = [cause]
             raise error
 
+    def _admin_access(self, kind: Kind, namespace: str, obj: Json) -> list[FieldError]:
+        """Admin access needs a label on the namespace."""
+        if kind.plural not in ("resourceclaims", "resourceclaimtemplates"):
+            return []
+        spec = obj.get("spec") or {}
+        asked = claims.admin_access(spec.get("spec") or {} if kind.plural == "resourceclaimtemplates" else spec)
+        record = self.store.get("namespaces", ("", namespace))
+        labels = (record.obj["metadata"].get("labels") or {}) if record else {}
+        if labels.get(claims.ADMIN_ACCESS_LABEL) == "true":
+            return []
+        label = f"`{claims.ADMIN_ACCESS_LABEL}: true` label"
+        text = f"admin access to devices requires the {label} on the containing namespace"
+        return [field_forbidden(f"spec.devices.requests[{index}].adminAccess", text) for index in asked]
+
     # update and patch
 
     def update(
@@ -155,7 +176,7 @@ class Registry:
     ) -> tuple[Record, bool]:
         """PUT. Returns the record and whether it was created (only kinds that allow that)."""
         obj = strip_type(kind, body)
-        validation.check_shape(kind, obj)
+        validation.decode(kind, obj)
         obj["metadata"] = metadata = dict(obj.get("metadata") or {})
         given = metadata.get("name") or ""
         if given != name:
@@ -204,7 +225,7 @@ class Registry:
             new = patch.strategic_merge_patch(kind.kind, shown, body)
         obj = strip_type(kind, new)
         try:
-            validation.check_shape(kind, obj)
+            validation.decode(kind, obj)
         except ApiError as error:
             text = msgspec.json.encode(new).decode()
             raise invalid("", "", "", [field_invalid("patch", text, error.message.split(": ", 1)[-1])]) from error

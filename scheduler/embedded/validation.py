@@ -6,11 +6,11 @@ on the real API server by the behavioural suite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from scheduler.api.quantity import QuantityError, parse_quantity
-from scheduler.embedded import claims, events, pods
+from scheduler.api.quantity import QuantityError
+from scheduler.embedded import claims, events, pods, quantities
 from scheduler.embedded.kinds import Kind
 from scheduler.embedded.names import (
     LABEL_VALUE_TEXT,
@@ -29,8 +29,8 @@ from scheduler.embedded.status import (
 )
 
 
-def check_shape(kind: Kind, obj: Any) -> None:
-    """Refuses with 400 what the real server cannot decode: wrong types of the big parts, malformed quantities."""
+def decode(kind: Kind, obj: Any) -> None:
+    """Refuses with 400 what the real server cannot decode; writes quantities in their canonical form, in place."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict | None):
         raise _undecodable(kind, "json: cannot unmarshal into Go value")
     for part in ("spec", "status"):
@@ -42,9 +42,7 @@ def check_shape(kind: Kind, obj: Any) -> None:
                 where = f"ObjectMeta.metadata.{field} of type string"
                 raise _undecodable(kind, f"json: cannot unmarshal into Go struct field {where}")
     try:
-        amounts = _QUANTITIES.get(kind.plural)
-        for amount in amounts(obj) if amounts else ():
-            parse_quantity(amount)
+        quantities.canonicalise(kind.plural, obj)
     except QuantityError as error:
         raise _undecodable(kind, error.message) from error
     except (AttributeError, TypeError, KeyError) as error:
@@ -53,71 +51,6 @@ def check_shape(kind: Kind, obj: Any) -> None:
 
 def _undecodable(kind: Kind, text: str) -> Exception:
     return bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {text}')
-
-
-def _values(amounts: Json | None) -> Iterator[Any]:
-    yield from (amounts or {}).values()
-
-
-def _pod_quantities(obj: Json) -> Iterator[Any]:
-    spec = obj.get("spec") or {}
-    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
-        resources = container.get("resources") or {}
-        yield from _values(resources.get("requests"))
-        yield from _values(resources.get("limits"))
-    yield from _values(spec.get("overhead"))
-    for field in ("requests", "limits"):
-        yield from _values((spec.get("resources") or {}).get(field))
-
-
-def _node_quantities(obj: Json) -> Iterator[Any]:
-    status = obj.get("status") or {}
-    yield from _values(status.get("capacity"))
-    yield from _values(status.get("allocatable"))
-
-
-def _claim_quantities(obj: Json) -> Iterator[Any]:
-    yield from _claim_spec_quantities(obj.get("spec") or {})
-    allocation = (obj.get("status") or {}).get("allocation") or {}
-    for result in (allocation.get("devices") or {}).get("results") or ():
-        yield from _values(result.get("consumedCapacity"))
-
-
-def _template_quantities(obj: Json) -> Iterator[Any]:
-    yield from _claim_spec_quantities((obj.get("spec") or {}).get("spec") or {})
-
-
-def _claim_spec_quantities(spec: Json) -> Iterator[Any]:
-    for request in (spec.get("devices") or {}).get("requests") or ():
-        for one in [request.get("exactly") or {}, *(request.get("firstAvailable") or ())]:
-            yield from _values((one.get("capacity") or {}).get("requests"))
-
-
-def _slice_quantities(obj: Json) -> Iterator[Any]:
-    spec = obj.get("spec") or {}
-    for device in spec.get("devices") or ():
-        for capacity in (device.get("capacity") or {}).values():
-            yield capacity.get("value", "0")
-            policy = capacity.get("requestPolicy") or {}
-            yield from _values(policy.get("validRange"))
-            yield from policy.get("validValues") or ()
-            if "default" in policy:
-                yield policy["default"]
-        for consumption in device.get("consumesCounters") or ():
-            for counter in (consumption.get("counters") or {}).values():
-                yield counter.get("value", "0")
-    for counter_set in spec.get("sharedCounters") or ():
-        for counter in (counter_set.get("counters") or {}).values():
-            yield counter.get("value", "0")
-
-
-_QUANTITIES: dict[str, Callable[[Json], Iterator[Any]]] = {
-    "pods": _pod_quantities,
-    "nodes": _node_quantities,
-    "resourceclaims": _claim_quantities,
-    "resourceclaimtemplates": _template_quantities,
-    "resourceslices": _slice_quantities,
-}
 
 
 def validate_create(kind: Kind, obj: Json) -> list[FieldError]:

@@ -20,9 +20,10 @@ def in_default(obj: Json) -> Json:
 
 
 async def test_loading_keeps_the_status() -> None:
-    """load() stores a claim with its allocation and a running Pod, which a create would not."""
+    """load() stores a claim with its allocation and a running Pod with its uid, which a create would not."""
     server = EmbeddedServer(controllers=False)
     running = {**in_default(pod("p", nodeName="n")), "status": {"phase": "Running"}}
+    running["metadata"]["uid"] = "pod-uid"
     taken = {**in_default(claim("c")), "status": {"allocation": allocation()}}
     server.load([node("n"), running, taken])
     await server.start()
@@ -30,6 +31,7 @@ async def test_loading_keeps_the_status() -> None:
         api = Subject(client, "default")
         stored = (await api.get(api.ns("pods", "p"))).body
         assert stored["status"]["phase"] == "Running"
+        assert stored["metadata"]["uid"] == "pod-uid"
         assert stored["status"]["qosClass"] == "BestEffort"
         assert (await api.get(api.claims("c"))).body["status"]["allocation"] == allocation()
     await server.stop()
