@@ -14,7 +14,7 @@ from scheduler.dra.pools import Known
 from scheduler.dra.pruning import Pruning
 from scheduler.dra.requests import Alternative
 from scheduler.dra.suitability import known
-from scheduler.dra.symmetry import Symmetry
+from scheduler.dra.symmetry import ExactStates, Symmetry
 from scheduler.dra.taking import FatalError, Taking
 
 # Steps after which a search is long: short ones do not pay for the likeness of devices.
@@ -116,6 +116,7 @@ class Search:
         self._limit = 0
         self._long_after = _LONG
         self._symmetry: Symmetry | None = None
+        self._states: Symmetry | ExactStates | None = None
         self._checks: list[int] = []
         self._failed: dict[Hashable, _Signal] = {}
 
@@ -151,7 +152,7 @@ class Search:
             self._at = (claim + 1, 0, None, 0, 0)
             return
         if alternative is None:
-            if self._symmetry is not None and self._known_to_fail(claim, request, self._symmetry):
+            if self._states is not None and self._known_to_fail(claim, request, self._states):
                 return
             if requests[request].choice:
                 frame = _Frame(_Kind.CHOICE, claim, request, self.taking.trail.mark())
@@ -172,10 +173,12 @@ class Search:
         self._enter_device(claim, request, alternative, number, cursor)
 
     def _turn_thorough(self) -> None:
-        """The search has become long: from now on remember what failed, if that can hide no error."""
+        """The search has become long: remember what failed, and what is like it if that can hide no error."""
         self._long_after = _NEVER
-        if self._pruning is not None:
-            self._symmetry = self._pruning.symmetry()
+        if self._pruning is None:
+            return
+        self._symmetry = self._pruning.symmetry()
+        self._states = self._symmetry or ExactStates(self.taking)
         if self._symmetry is not None and not self._alone and len(self.taking.plan.claims) > 1:
             self._checks = list(range(len(self.taking.plan.claims)))
 
@@ -190,9 +193,9 @@ class Search:
         if status is Status.EXHAUSTED:
             self._status = Status.EXHAUSTED
 
-    def _known_to_fail(self, claim: int, request: int, symmetry: Symmetry) -> bool:
+    def _known_to_fail(self, claim: int, request: int, states: Symmetry | ExactStates) -> bool:
         """Whether a state like this one has failed from here on; otherwise watch over it."""
-        state = symmetry.state(claim, request)
+        state = states.state(claim, request)
         signal = self._failed.get(state)
         if signal is not None:
             self._signal = signal

@@ -141,6 +141,37 @@ class Symmetry:
         return tuple(taking.bits) if any(a.admin for a in taking.plan.alternatives) else None
 
 
+class ExactStates:
+    """States as they are: always sound, because a search from the same state meets the same errors or none."""
+
+    __slots__ = ("_taking",)
+
+    def __init__(self, taking: Taking) -> None:
+        self._taking = taking
+
+    def state(self, claim: int, request: int) -> Hashable:
+        """Equal for equal states at the start of a request."""
+        taking = self._taking
+        return (
+            claim,
+            request,
+            len(taking.picks[claim]),
+            tuple(taking.bits),
+            tuple(None if state is None else tuple(map(_hashable, state)) for state in taking.joined),
+            frozenset(taking.running.items()),
+            frozenset(taking.groups.items()),
+            frozenset(taking.shares.items()),
+            frozenset(taking.consumed.items()),
+        )
+
+
+def _hashable(part: Any) -> Hashable:
+    """A part of a constraint's state: a value, whose list becomes a tuple, or a kind or set of elements."""
+    if isinstance(part, tuple) and isinstance(part[1], list):
+        return part[0], tuple(part[1])
+    return part  # type: ignore[no-any-return]  # scalars, and frozensets of them
+
+
 def _unique_values(taking: Taking, name: str) -> frozenset[Any]:
     """Comparable values of an attribute that exactly one device, which cannot be taken twice, has."""
     seen: dict[Any, int] = {}
