@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import cycle
 
 from e2e.conformity.cel_templates import CORNERS, ELEMENTS, TEMPLATES, TESTS, VALUES
 from e2e.conformity.coverage import CALL
@@ -13,20 +14,29 @@ _PLACE = re.compile(r"\{([A-Za-z]+(?:<[A-Za-z<>]+>)?)\}")
 # Types that have values of their own kind; ``any`` stands for one of them.
 _ANY = ("int", "string", "double", "bool", "uint", "bytes", "list<int>", "map<int>", "quantity", "semver", "timestamp")
 _DEPTH_MAX = 2
+CORNER_EVERY = 8
 
 
 def cel_cases(seed: int, count: int) -> Iterator[Json]:
     """``count`` cases; templates come in turn, so that each is used equally often."""
     draw = Draw(seed)
-    turns = [(kind, template) for kind, templates in TEMPLATES.items() for template in templates]
-    draw.shuffle(turns)
+    templates = [(kind, template) for kind, group in TEMPLATES.items() for template in group]
+    draw.shuffle(templates)
+    turns = cycle(templates)
+    corners = cycle(CORNERS)
     for number in range(count):
-        place, corner = divmod(number, 6)
-        if corner == 0:
-            expression = CORNERS[place % len(CORNERS)]
+        if number % CORNER_EVERY == 0:
+            expression = next(corners)
         else:
-            kind, template = turns[(number - place - 1) % len(turns)]
-            expression = _truth(draw, kind, template)
+            expression = _truth(draw, *next(turns))
+            if draw.chance(60):
+                other = _truth(draw, *next(turns))
+                expression = draw.of(
+                    f"{expression} && {other}",
+                    f"{other} || {expression}",
+                    f"({other}) == ({expression})",
+                    f"({other}) ? ({expression}) : !({other})",
+                )
         yield {"name": f"cel-{seed}-{number}", "expression": expression, "device": _device(draw)}
 
 
@@ -44,12 +54,7 @@ def _truth(draw: Draw, kind: str, template: str) -> str:
     # Conditional and logical operators bind weaker than what a test may put around them.
     needs = kind == "bool" or re.search(r"[-+*/%?&|<>=!]| in ", inner) is None
     expression = _fill(draw, test, 1).replace("X", inner if needs else f"({inner})")
-    if draw.chance(20):
-        other = _expression(draw, "bool", 1)
-        expression = draw.of(
-            f"{expression} && {other}", f"{other} || {expression}", f"!({expression})", f"({other}) == ({expression})"
-        )
-    return expression
+    return f"!({expression})" if draw.chance(8) else expression
 
 
 def _fill(draw: Draw, template: str, depth: int) -> str:

@@ -155,19 +155,45 @@ class CelCoverage:
             self.calls[name] += 1
         kind = upstream.get("error_kind")
         if kind is not None:
-            self.errors[f"{kind}: {error_class(upstream['error'])}"] += 1
+            self.errors[error_class(kind, upstream["error"])] += 1
 
 
 CALL = re.compile(r"((?:(?:optional|sets|lists|strings|format|cel|ip)\.)?[A-Za-z_]\w*)\(")
 
 
-def error_class(text: str) -> str:
-    """An error text without its particulars."""
-    text = text.splitlines()[0].removeprefix("compilation failed: ERROR: ")
-    text = re.sub(r"^<input>:\d+:\d+: ", "", text)
-    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "…", text)
-    text = re.sub(r"-?\d[\d.]*", "N", text)
-    text = re.sub(
-        r"(no such key|no such attribute\(s\)|strconv\.\w+|parsing \S+|unable to parse quantity).*", r"\1", text
-    )
-    return text[:70]
+# Class of error -> pattern in its text; the first that fits counts.
+CEL_ERRORS = {
+    "cost: limit exceeded": r"^cost: ",
+    "compile: undeclared name or field": r"^compile: .*(undeclared reference|undefined field)",
+    "compile: no matching overload": r"^compile: .*found no matching overload",
+    "compile: syntax": r"^compile: .*Syntax error",
+    "compile: element types": r"^compile: .*expected type",
+    "compile: result type": r"^compile: must evaluate to",
+    "compile: literal out of range or unreadable": r"^compile: .*(invalid \w+ (literal|argument))",
+    "compile: format clause": r"^compile: .*(formatting|string\.format)",
+    "compile: constant expression fails": r"^compile: program instantiation failed",
+    "runtime: no such key": r"no such key",
+    "runtime: no such overload": r"no such overload",
+    "runtime: overflow": r"overflow",
+    "runtime: division or modulus by zero": r"by zero",
+    "runtime: index": r"(index out of|negative index|cannot slice|invalid substring)",
+    "runtime: result is no bool": r"could not be converted to bool",
+    "runtime: empty optional": r"optional.none",
+    "runtime: empty list": r"called on empty list",
+    "runtime: regular expression": r"error parsing regexp",
+    "runtime: semver text": r"(Version|Major|Minor|Patch|Prerelease|Invalid character)",
+    "runtime: address text": r"(IP [Aa]ddress|network address|CIDR)",
+    "runtime: quantity text or value": r"(quantities must match|value to integer|unable to parse quantity)",
+    "runtime: conversion": r"(strconv|type conversion|conversion error|parsing|unsupported|invalid UTF|URL parse)",
+    "runtime: time zone or time": r"(time zone|timestamp|duration)",
+    "runtime: inside upstream": r"(runtime error|qualifier type|unknown type|unhashable)",
+}
+
+
+def error_class(kind: str, text: str) -> str:
+    """The class of an error; ``other`` with its first words when there is none."""
+    whole = f"{kind}: {text}"
+    for name, pattern in CEL_ERRORS.items():
+        if re.search(pattern, whole):
+            return name
+    return f"other: {whole.splitlines()[0][:70]}"

@@ -53,6 +53,10 @@ def _given_whole(answer: Json) -> set[tuple[str, str, str]]:
     }
 
 
+def _compiler_panics(case: Json, ours: Json, theirs: Json) -> bool:
+    return "panic" in theirs and ours.get("error_kind") == "compile"
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         "device node selector of several terms",
@@ -67,6 +71,13 @@ RULES: tuple[Rule, ...] = (
         "a share without capacities is not seen once its device no longer allows multiple allocations: given out twice",
         "the device is in use until the share is gone",
         _share_of_a_dedicated_device,
+    ),
+    Rule(
+        "upstream's CEL compiler panics",
+        "cel",
+        "[?<dyn>], {?'k': <dyn>} and a bytes map key crash the compiler, and the scheduler with it",
+        "a compile error",
+        _compiler_panics,
     ),
 )
 

@@ -177,12 +177,16 @@ class Quantity:
             if other.mantissa == 0:
                 return Quantity(self.mantissa, self.power, result_format)
             if self.mantissa == 0:
-                return Quantity(sign * other.mantissa, other.power, result_format)
+                negated = other.mantissa if other.mantissa == -_INT64_MAX - 1 else sign * other.mantissa
+                return Quantity(negated, other.power, result_format)
         if abs(self.power - other.power) > _MAX_EXPANDED_POWER:
             # The smaller one is lost in any use a quantity has; writing both out could need gigabytes.
             larger = self if _magnitude(self) >= _magnitude(other) else other
             factor = 1 if larger is self else sign
             return Quantity(factor * larger.mantissa, larger.power, result_format, True)
+        if sign < 0 and other.mantissa == -_INT64_MAX - 1 and other.power <= self.power and not big:
+            # Upstream negates an int64, which leaves the least one as it is; where the sum then fits, it stays.
+            sign = 1 if self.mantissa >= 0 else sign
         low = min(self.power, other.power)
         left = self.mantissa * 10 ** (self.power - low)
         right = other.mantissa * 10 ** (other.power - low)

@@ -66,9 +66,9 @@ def _invoke(
 def _charge(
     frame: Frame, cost: Callable[[Sequence[Any]], int] | None, after: Callable[[Any], int] | None, values: list[Any]
 ) -> None:
-    """Charge a call. With an error among the values its result is that error."""
+    """Charge a call. With an error among the values its result is the first one."""
     if after is not None:
-        frame.cost += after(values[-1])
+        frame.cost += after(next((value for value in values if isinstance(value, CelError)), values[-1]))
     else:
         frame.cost += 1 if cost is None else cost(values)
     # Before the work is done: a call that is over the budget never runs.

@@ -10,8 +10,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from scheduler.cel.errors import FatalError
-from scheduler.cel.values import MapValue, OptionalValue
+from scheduler.cel.attributes import go_type
+from scheduler.cel.errors import CelError, FatalError
+from scheduler.cel.values import Duration, MapValue, OptionalValue, Timestamp, Uint
 
 LIMIT: Final = 1_000_000
 LIST_COST: Final = 10
@@ -28,6 +29,9 @@ _EQUAL_UNIT_TYPES: Final = frozenset(
 _COMPARABLE: Final = (
     "int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes",
 )  # fmt: skip
+
+# Types that know "+": the first method that a list has and they lack is another one.
+_ADDERS: Final = (int, Uint, float, str, bytes, Duration, Timestamp)
 
 CallCost = Callable[[Sequence[Any]], int]
 
@@ -117,17 +121,23 @@ def _matches(args: Sequence[Any]) -> int:
 def _flatten(args: Sequence[Any]) -> int:
     depth = args[1] if len(args) == 2 else 1
     if type(depth) is not int:
-        raise FatalError("internal error: interface conversion: ref.Val is *types.Err, not types.Int")
+        raise FatalError(f"internal error: interface conversion: ref.Val is {_go_type_or_error(depth)}, not types.Int")
     return _allocation(float(depth), size_of(args[0]))
+
+
+def _go_type_or_error(value: Any) -> str:
+    return "*types.Err" if isinstance(value, CelError) else go_type(value)
 
 
 def _self_compare(position: int) -> CallCost:
     def cost(args: Sequence[Any]) -> int:
         elements = args[position]
         if type(elements) is not list:
-            # Upstream's tracker converts without looking and panics on an error value.
+            # Upstream's tracker converts without looking and panics on anything but a list.
+            missing = "Contains" if type(elements) in _ADDERS else "Add"
             raise FatalError(
-                "internal error: interface conversion: *types.Err is not traits.Lister: missing method Add"
+                f"internal error: interface conversion: {_go_type_or_error(elements)} is not traits.Lister: "
+                f"missing method {missing}"
             )
         factor = 2.1 if elements and type(elements[0]) in (str, bytes) else 2.0
         return _allocation(factor, len(elements) ** 2)

@@ -8,12 +8,13 @@ from typing import Any, Final
 from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.lib_standard import add
 from scheduler.cel.registry import Library
-from scheduler.cel.values import ORDERED, Duration, MapValue, Uint, compare, member_equal
+from scheduler.cel.values import ORDERED, Duration, MapValue, Timestamp, Uint, compare, member_equal, type_name
 
 _KINDS: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _LONG: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 _ZEROS: Final[dict[str, Any]] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 _MAX_RANGE: Final = 1_000_000
+_RECEIVERS: Final = (str, Duration, Timestamp, list)
 
 
 def _slice(elements: list[Any], start: int, end: int) -> list[Any]:
@@ -26,9 +27,19 @@ def _slice(elements: list[Any], start: int, end: int) -> list[Any]:
     return elements[start:end]
 
 
-def _flatten(elements: Any, depth: Any = 1) -> list[Any]:
+def _no_flatten(elements: Any, depth: Any, given: bool) -> CelError:
+    names = {"map": "map(dyn, dyn)", "list": "list(dyn)"}
+    shown = [names.get(name, name) for name in map(type_name, (elements, depth))]
+    return CelError(f"no such overload: {shown[0]}.flatten({shown[1] if given else ''})")
+
+
+def _flatten_to(elements: Any, depth: Any) -> list[Any]:
+    return _flatten(elements, depth, given=True)
+
+
+def _flatten(elements: Any, depth: Any = 1, given: bool = False) -> list[Any]:
     if type(elements) is not list or type(depth) is not int:
-        raise no_such_overload()
+        raise _no_flatten(elements, depth, given)
     if depth < 0:
         raise CelError("level must be non-negative")
     flat: list[Any] = []
@@ -41,12 +52,17 @@ def _flatten(elements: Any, depth: Any = 1) -> list[Any]:
 
 
 def _sort(elements: Any) -> list[Any]:
-    return _sort_by(elements, elements)
+    return _sorted_by("sort", elements, elements)
 
 
 def _sort_by(elements: Any, keys: Any) -> list[Any]:
+    return _sorted_by("@sortByAssociatedKeys", elements, keys)
+
+
+def _sorted_by(function: str, elements: Any, keys: Any) -> list[Any]:
     if type(elements) is not list or type(keys) is not list:
-        raise no_such_overload()
+        # Types with methods of their own answer for themselves upstream, and do not name the function.
+        raise no_such_overload() if type(elements) in _RECEIVERS else CelError(f"no such overload: {function}")
     if len(elements) != len(keys):
         raise CelError(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got"
@@ -206,7 +222,7 @@ LIBRARY: Final = Library(
     implementations={
         "list_slice": _slice,
         "list_flatten": _flatten,
-        "list_flatten_int": _flatten,
+        "list_flatten_int": _flatten_to,
         "lists_range": _range,
         "list_reverse": lambda elements: elements[::-1],
         "list_distinct": _distinct,
