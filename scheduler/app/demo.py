@@ -1,0 +1,130 @@
+"""The demo's world: API server in memory, scheduler and pretended kubelet in one process, and what they show."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from scheduler.app.meters import ServiceMeter
+from scheduler.app.service import Service
+from scheduler.config import load_config
+from scheduler.edge.client import ApiClient
+from scheduler.edge.credentials import insecure
+from scheduler.edge.logging import get_logger
+from scheduler.edge.metrics import Metrics
+from scheduler.embedded.kubelet import PretendedKubelet
+from scheduler.embedded.server import EmbeddedServer
+from scheduler.explain.devices import device_reasons, folded
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One Pod: what it uses and where it stands. ``reason`` is the PodScheduled condition's text while it waits."""
+
+    pod: str
+    phase: str
+    node: str
+    claims: tuple[str, ...]
+    devices: tuple[str, ...]
+    reason: str
+
+
+class DemoWorld:
+    """A running world. ``rows`` reads everything back from the API server, as kubectl would."""
+
+    def __init__(self, server: EmbeddedServer, service: Service, client: ApiClient) -> None:
+        self.server, self.service, self._client = server, service, client
+
+    async def apply(self, objects: Iterable[Object]) -> None:
+        """Create Pods one after the other, as ``kubectl apply`` does."""
+        for item in objects:
+            path = f"/api/v1/namespaces/{item['metadata']['namespace']}/pods"
+            await self._client.call("POST", path, msgspec.json.encode(item))
+
+    async def rows(self, namespace: str) -> list[Row]:
+        """Every Pod of the namespace, by name."""
+        pods = await self._list(f"/api/v1/namespaces/{namespace}/pods")
+        claims = await self._list(f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims")
+        by_name = {claim["metadata"]["name"]: claim for claim in claims}
+        return [_row(pod, by_name) for pod in pods]
+
+    async def _list(self, path: str) -> list[Object]:
+        answer = await self._client.call("GET", path)
+        items: list[Object] = msgspec.json.decode(answer.body)["items"]
+        return items
+
+    def why(self, namespace: str, name: str) -> list[str]:
+        """Why the devices of each node do not serve a waiting Pod, equal nodes folded."""
+        pod = next((p for p in self.service.state.pods.values() if p.key == f"{namespace}/{name}"), None)
+        if pod is None:
+            return []
+        profile = self.service.profiles[pod.spec.schedulerName]
+        return folded(device_reasons(profile, pod, self.service.state, time.time()))
+
+
+def _row(pod: Object, claims: dict[str, Object]) -> Row:
+    status = pod.get("status", {})
+    generated = {s["name"]: s.get("resourceClaimName") for s in status.get("resourceClaimStatuses") or []}
+    names = [e.get("resourceClaimName") or generated.get(e["name"]) for e in pod["spec"].get("resourceClaims") or []]
+    devices = [
+        f"{result['pool']}/{result['device']}"
+        for name in names
+        if name in claims
+        for result in (claims[name].get("status", {}).get("allocation") or {}).get("devices", {}).get("results", [])
+    ]
+    condition: Object = next((c for c in status.get("conditions") or [] if c["type"] == "PodScheduled"), {})
+    return Row(
+        pod["metadata"]["name"],
+        status.get("phase", ""),
+        pod["spec"].get("nodeName", ""),
+        tuple(name for name in names if name),
+        tuple(devices),
+        condition.get("message", "") if condition.get("status") == "False" else "",
+    )
+
+
+@asynccontextmanager
+async def demo_world(objects: list[Object], kubeconfig: Path | None = None) -> AsyncIterator[DemoWorld]:
+    """Start everything on free loopback ports, load ``objects``, give it to the caller, stop everything."""
+    server = EmbeddedServer()
+    url = await server.start()
+    try:
+        server.load(objects)
+        if kubeconfig is not None:
+            server.write_kubeconfig(kubeconfig)
+        async with (
+            ApiClient(insecure(url)) as client,
+            ApiClient(insecure(url), user_agent="demo") as reader,
+            aiohttp.ClientSession(url) as session,
+            PretendedKubelet(session),
+        ):
+            service = Service(
+                load_config(""),
+                client,
+                ServiceMeter(Metrics()),
+                get_logger("demo"),
+                clock=time.time,
+                instance=lambda name: f"{name}-demo",
+                verify_caches=True,
+            )
+            service.start()
+            await service.wait_synced()
+            running = asyncio.create_task(service.run())
+            try:
+                yield DemoWorld(server, service, reader)
+            finally:
+                service.stop()
+                await running
+                await service.close(drain=False)
+    finally:
+        await server.stop()

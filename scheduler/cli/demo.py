@@ -1,0 +1,119 @@
+"""``dra-scheduler demo``: a small made-up GPU cluster, its Pods, and why one of them waits. Needs no cluster."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scheduler.cli.options import Arguments, add_flag
+
+if TYPE_CHECKING:
+    from scheduler.app.demo import DemoWorld, Row
+
+DATA = Path(__file__).parent / "data"
+NAMESPACE = "demo"
+NEVER_FITS, WAITS = "too-big", "npu-next"
+STEP_S = 0.4
+PATIENCE_S = 40.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``--keep`` and where the data comes from."""
+    add_flag(parser, "keep", default=False, text="leave it running at the end and print a kubeconfig for kubectl")
+    parser.add_argument("--data", default=str(DATA), metavar="FOLDER", help="YAML files to use instead of our own")
+
+
+def execute(arguments: Arguments) -> int:
+    """0 when every Pod ended as the story says, 1 when one did not in time."""
+    # Imported here: only this command needs the embedded server.
+    from scheduler.edge.logging import configure_logging
+
+    objects = _load(Path(arguments.data))
+    with tempfile.TemporaryFile("w") as quiet:
+        configure_logging("text", stream=quiet)
+        return asyncio.run(_demo(objects, arguments.keep))
+
+
+def _load(folder: Path) -> list[dict[str, Any]]:
+    import yaml
+
+    files = sorted(folder.glob("*.yaml"))
+    if not files:
+        raise OSError(f"no YAML files in {folder}")
+    return [item for file in files for item in yaml.safe_load_all(file.read_text(encoding="utf-8")) if item]
+
+
+async def _demo(objects: list[dict[str, Any]], keep: bool) -> int:
+    from scheduler.app.demo import demo_world
+
+    pods = [item for item in objects if item["kind"] == "Pod"]
+    others = [item for item in objects if item["kind"] != "Pod"]
+    count = {kind: sum(item["kind"] == kind for item in objects) for kind in ("Node", "ResourceSlice", "Pod")}
+    print(f"A cluster of {count['Node']} nodes and {count['ResourceSlice']} ResourceSlices, {count['Pod']} Pods.\n")
+    with tempfile.TemporaryDirectory(prefix="dra-scheduler-demo-") as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        async with demo_world(others, kubeconfig) as world:
+            await world.apply(pods)
+            finished = await _watch(world)
+            await _explain(world)
+            if keep:
+                await _keep(kubeconfig)
+    return 0 if finished else 1
+
+
+async def _watch(world: DemoWorld) -> bool:
+    """Show the table whenever it changes, until only the Pod that never fits waits and the story is over."""
+    loop = asyncio.get_running_loop()
+    started, shown = loop.time(), ""
+    while loop.time() - started < PATIENCE_S:
+        rows = await world.rows(NAMESPACE)
+        table = _table(rows)
+        if table != shown:
+            _show(table, loop.time() - started, bool(shown))
+            shown = table
+        waiting = {row.pod for row in rows if not row.node}
+        told = all(row.reason for row in rows if not row.node)
+        if waiting == {NEVER_FITS} and told:
+            return True
+        await asyncio.sleep(STEP_S)
+    print("This took too long: not every Pod that fits was placed.", file=sys.stderr)
+    return False
+
+
+def _show(table: str, elapsed_s: float, again: bool) -> None:
+    """On a terminal the table is redrawn in place, elsewhere printed anew."""
+    if again and sys.stdout.isatty():
+        print(f"\033[{table.count(chr(10)) + 3}A\033[J", end="")
+    print(f"after {elapsed_s:.1f} s\n{table}\n", flush=True)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    cells = [("POD", "PHASE", "NODE", "CLAIM", "DEVICES")]
+    cells += [
+        (row.pod, row.phase, row.node or "-", ", ".join(row.claims) or "-", ", ".join(row.devices) or "-")
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(5)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return "\n".join(lines)
+
+
+async def _explain(world: DemoWorld) -> None:
+    for row in await world.rows(NAMESPACE):
+        if row.node:
+            continue
+        print(f"Why {row.pod} waits\n  {row.reason}\n  and in detail, per node:")
+        for line in world.why(NAMESPACE, row.pod):
+            print(f"    {line}")
+    print(f"\n{WAITS} had to wait for the device of another Pod and was placed by itself when that one finished.")
+
+
+async def _keep(kubeconfig: Path) -> None:
+    print(f"\nIt goes on running. In another terminal:\n  export KUBECONFIG={kubeconfig}")
+    print(f"  kubectl -n {NAMESPACE} get pods,resourceclaims\nCtrl-C ends it.", flush=True)
+    await asyncio.Event().wait()

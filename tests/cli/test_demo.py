@@ -1,0 +1,48 @@
+"""The demo, run as a user runs it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler.cli.main import main
+
+COMMAND = [sys.executable, "-m", "scheduler.cli.main", "demo"]
+
+
+def test_demo_tells_its_story_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0; the waiting Pod got in by itself; the one that cannot fit is explained down to the devices."""
+    assert main(["demo"]) == 0
+    text = capsys.readouterr().out
+    assert "npu-next   Running    npu-1" in text
+    assert "0/5 nodes are available: 5 cannot allocate all claims." in text
+    assert "in use by claim" in text
+
+
+def test_keep_leaves_a_cluster_for_kubectl() -> None:
+    """--keep prints a kubeconfig whose server answers, and goes on until interrupted."""
+    child = subprocess.Popen([*COMMAND, "--keep"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        path = next(line.split("=", 1)[1].strip() for line in child.stdout if "KUBECONFIG=" in line)
+        server = yaml.safe_load(Path(path).read_text())["clusters"][0]["cluster"]["server"]
+        with urllib.request.urlopen(f"{server}/api/v1/namespaces/demo/pods", timeout=5) as answer:
+            assert b"too-big" in answer.read()
+        assert child.poll() is None
+    finally:
+        child.send_signal(signal.SIGINT)
+        assert child.wait(10) == 130
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+def test_a_folder_without_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A wrong --data ends with exit code 1 and names the folder."""
+    assert main(["demo", "--data", str(tmp_path)]) == 1
+    assert str(tmp_path) in capsys.readouterr().err
