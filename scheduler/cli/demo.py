@@ -77,7 +77,7 @@ async def _watch(world: DemoWorld) -> bool:
             _show(table, loop.time() - started, bool(shown))
             shown = table
         waiting = {row.pod for row in rows if not row.node}
-        told = all(row.reason for row in rows if not row.node)
+        told = all(row.reason if not row.node else row.phase != "Pending" for row in rows)
         if waiting == {NEVER_FITS} and told:
             return True
         await asyncio.sleep(STEP_S)
