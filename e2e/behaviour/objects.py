@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from e2e.behaviour.subject import Subject, config_map, node, pod
@@ -221,6 +223,34 @@ async def test_a_quantity_that_is_none_is_refused(api: Subject) -> None:
     answer = await api.patch(f"/api/v1/nodes/{name}/status", {"status": {"allocatable": {"cpu": "9Zi"}}})
     assert (answer.code, answer.reason) == (422, "Invalid")
     await api.delete(f"/api/v1/nodes/{name}")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": "x"},
+        {"containers": ["x"]},
+        {"tolerations": [{"tolerationSeconds": "x"}]},
+        {"nodeSelector": {"a": 1}},
+        {"resourceClaims": {"a": "b"}},
+        {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": True}}}]},
+        "x",
+    ],
+)
+async def test_wrong_types_are_refused(api: Subject, spec: Any) -> None:
+    """A value of another type than its field answers 400 and names the kind."""
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": spec}
+    answer = await api.post(api.ns("pods"), body)
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert 'Pod in version "v1" cannot be handled as a Pod: ' in answer.message
+
+
+async def test_null_is_absent(api: Subject) -> None:
+    """null fields are not there; a null element is an empty one (and as toleration invalid: no key, no Exists)."""
+    created = await api.made(api.ns("pods"), pod("a", nodeName=None, nodeSelector=None, schedulingGates=[]))
+    assert {"nodeName", "nodeSelector", "schedulingGates"}.isdisjoint(created["spec"])
+    answer = await api.post(api.ns("pods"), pod("b", tolerations=[None]))
+    assert (answer.code, answer.causes) == (422, [("FieldValueInvalid", "spec.tolerations[0].operator")])
 
 
 async def test_leases_are_locked_and_may_be_created_by_put(api: Subject) -> None:

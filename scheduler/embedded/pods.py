@@ -113,6 +113,10 @@ def validate_create(pod: Json) -> list[FieldError]:
     for index, container in enumerate(containers):
         errors += _container(container, f"spec.containers[{index}]", names, seen)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
+        if not toleration.get("key") and toleration.get("operator") != "Exists":
+            text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            where = f"spec.tolerations[{index}].operator"
+            errors.append(field_invalid(where, toleration.get("operator", ""), text))
         if toleration.get("operator") == "Exists" and toleration.get("value"):
             text = "value must be empty when `operator` is 'Exists'"
             errors.append(field_invalid(f"spec.tolerations[{index}].operator", toleration["value"], text))

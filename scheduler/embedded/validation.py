@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scheduler.api.quantity import QuantityError
-from scheduler.embedded import claims, events, pods, quantities
+from scheduler.embedded import claims, events, pods, shapes
 from scheduler.embedded.kinds import Kind
 from scheduler.embedded.names import (
     LABEL_VALUE_TEXT,
@@ -31,22 +30,10 @@ from scheduler.embedded.status import (
 
 def decode(kind: Kind, obj: Any) -> None:
     """Refuses with 400 what the real server cannot decode; writes quantities in their canonical form, in place."""
-    if not isinstance(obj, dict) or not isinstance(obj.get("metadata", {}), dict | None):
-        raise _undecodable(kind, "json: cannot unmarshal into Go value")
-    for part in ("spec", "status"):
-        if not isinstance(obj.get(part, {}), dict | None):
-            raise _undecodable(kind, f"json: cannot unmarshal into Go struct field {kind.kind}.{part}")
-    for field in ("labels", "annotations"):
-        for value in ((obj.get("metadata") or {}).get(field) or {}).values():
-            if not isinstance(value, str):
-                where = f"ObjectMeta.metadata.{field} of type string"
-                raise _undecodable(kind, f"json: cannot unmarshal into Go struct field {where}")
     try:
-        quantities.canonicalise(kind.plural, obj)
-    except QuantityError as error:
-        raise _undecodable(kind, error.message) from error
-    except (AttributeError, TypeError, KeyError) as error:
-        raise _undecodable(kind, f"json: cannot unmarshal: {error}") from error
+        shapes.check(kind.kind, obj, shapes.shape(kind.plural))
+    except shapes.ShapeError as error:
+        raise _undecodable(kind, str(error)) from error
 
 
 def _undecodable(kind: Kind, text: str) -> Exception:
