@@ -106,6 +106,10 @@ class Allocation:
         """The answer, None while running."""
         return self._outcome
 
+    def same_world(self, other: Allocation) -> bool:
+        """Whether both look at the same devices in the same use."""
+        return self._view is other._view and self._usage is other._usage
+
     def run(self, max_steps: int = 1_000_000_000) -> Outcome | None:
         """Go on for about ``max_steps`` steps."""
         if self._outcome is None and self._search is None:

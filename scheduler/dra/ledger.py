@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from scheduler.dra.amounts import nano
+from scheduler.dra.changes import ChangeLog
 from scheduler.dra.devices import DeviceKey, PoolKey
 from scheduler.dra.pools import NodeView, PoolView
 from scheduler.errors import InternalError
@@ -99,6 +100,8 @@ class Ledger:
         self._holdings: dict[DeviceKey, Holding] = {}
         self._pool_versions: dict[PoolKey, int] = {}
         self._usages: dict[str, tuple[NodeView, tuple[int, ...], Usage]] = {}
+        # Pools whose holds a change concerned.
+        self.changes: ChangeLog[PoolKey] = ChangeLog()
 
     def set_claim(self, claim: ResourceClaim, ordered: bool = True) -> None:
         """Take over the newest known version of a claim.
@@ -213,12 +216,16 @@ class Ledger:
     def _update(self, uid: str, entry: Entry) -> None:
         holds = self._union(entry)
         if holds != entry.holds:
+            self.version += 1
+            self.changes.add(
+                self.version,
+                {PoolKey(hold.device.driver, hold.device.pool) for hold in (*entry.holds, *holds)},
+            )
             for hold in entry.holds:
                 self._take_back(uid, hold)
             for hold in holds:
                 self._add(uid, hold)
             entry.holds = holds
-            self.version += 1
         if entry.stored is None and entry.in_flight is None:
             del self._entries[uid]
 

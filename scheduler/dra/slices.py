@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from scheduler.api.core import Node
 from scheduler.api.resource import DeviceTaintRule, ResourceSlice
+from scheduler.dra.changes import ChangeLog
 from scheduler.dra.devices import PoolKey, SliceInfo, rule_matches
 from scheduler.dra.features import Features
 from scheduler.dra.pools import NodeView, gather
@@ -30,6 +31,8 @@ class SliceStore:
         self._rules: dict[str, DeviceTaintRule] = {}
         self._views: dict[str, tuple[Node, NodeView]] = {}
         self._seeing: dict[PoolKey, set[str]] = {}
+        # Node names whose views a change concerned.
+        self.changes: ChangeLog[str] = ChangeLog()
 
     def __len__(self) -> int:
         return len(self._infos)
@@ -48,11 +51,12 @@ class SliceStore:
         previous = self._infos.get(name)
         if new is None:
             if previous is not None:
+                self.version += 1
                 self._forget(previous)
                 self._touch(previous)
                 self._infos.pop(name, None)
-                self.version += 1
             return
+        self.version += 1
         info = SliceInfo(new, self._ordered_rules())
         if previous is not None:
             same_place = previous.key == info.key and _node_name(previous) == _node_name(info)
@@ -62,7 +66,6 @@ class SliceStore:
         self._infos[name] = info
         self._remember(info)
         self._touch(info)
-        self.version += 1
 
     def apply_rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> tuple[str, ...]:
         """Add, replace or remove one DeviceTaintRule. Returns the names of the slices whose taints really changed."""
@@ -74,6 +77,7 @@ class SliceStore:
         if not self.features.device_taint_rules:
             return ()
         changed = []
+        self.version += 1
         for name, info in list(self._infos.items()):
             if not any(rule is not None and rule_matches(rule, info.key, None) for rule in (old, new)):
                 continue
@@ -83,8 +87,6 @@ class SliceStore:
                 self._remember(fresh)
                 self._touch(fresh)
                 changed.append(name)
-        if changed:
-            self.version += 1
         return tuple(changed)
 
     def view(self, node: Node) -> NodeView:
@@ -99,6 +101,10 @@ class SliceStore:
         for info in self._of_node.get(node.name, {}).values():
             self._seeing.setdefault(info.key, set()).add(node.name)
         return view
+
+    def nodes_seeing(self, pool: PoolKey) -> Iterable[str]:
+        """Nodes whose current view has a part in a pool."""
+        return self._seeing.get(pool, ())
 
     def forget_node(self, name: str) -> None:
         """Drop what is cached for a node that is gone."""
@@ -148,10 +154,12 @@ class SliceStore:
         if not node or any(not _node_name(other) for other in self._of_pool.get(info.key, {}).values()):
             self._views.clear()
             self._seeing.clear()
+            self.changes.add(self.version, None)
             return
-        self._views.pop(node, None)
-        for name in self._seeing.pop(info.key, ()):
+        concerned = {node, *self._seeing.pop(info.key, ())}
+        for name in concerned:
             self._views.pop(name, None)
+        self.changes.add(self.version, concerned)
 
 
 def _node_name(info: SliceInfo) -> str:
