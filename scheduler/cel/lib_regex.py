@@ -7,23 +7,34 @@ from typing import Any, Final
 from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.pattern import PatternError, compile_pattern
 from scheduler.cel.registry import Library
+from scheduler.cel.values import OptionalValue, TypeValue
 
 
-def _matches(program: Any, text: Any, _pattern: Any) -> bool:
-    if type(text) is not str:
+def _text(value: Any) -> str:
+    """The text a value stands for in Go: a type's name and an optional's content count."""
+    while type(value) is OptionalValue and value.present:
+        value = value.value
+    if type(value) is TypeValue:
+        return value.name
+    if type(value) is not str:
         raise no_such_overload()
-    return program.search(text) is not None
+    return value
 
 
-def _find(program: Any, text: Any, _pattern: Any) -> str:
-    if type(text) is not str:
-        raise no_such_overload()
-    match = program.search(text)
+def _matches(program: Any, value: Any, _pattern: Any) -> bool:
+    return program.search(_text(value)) is not None
+
+
+def _find(program: Any, value: Any, _pattern: Any) -> str:
+    match = program.search(_text(value))
     return "" if match is None else str(match.group(0))
 
 
-def _find_all(program: Any, text: Any, _pattern: Any, limit: Any = -1) -> list[str]:
-    if type(text) is not str or type(limit) is not int:
+def _find_all(program: Any, value: Any, _pattern: Any, limit: Any = -1) -> list[str]:
+    text = _text(value)
+    while type(limit) is OptionalValue and limit.present:
+        limit = limit.value
+    if type(limit) is not int:
         raise no_such_overload()
     found: list[str] = []
     previous_end = -1
