@@ -12,7 +12,7 @@ from scheduler.config import SchedulerConfig, expand_profile
 from scheduler.errors import ConfigError, PluginError, SchedulerError
 from scheduler.framework.plugin import Handle
 from scheduler.framework.profile import Profile, build_profile
-from scheduler.framework.runner import call
+from scheduler.framework.runner import answer_of, call
 from scheduler.framework.status import Status, error
 from scheduler.queue.hooks import ProfileHooks
 from scheduler.state.cluster import ClusterState
@@ -86,7 +86,7 @@ def _pre_enqueue(profile: Profile) -> Callable[[Pod, str | None], Status | None]
         plugins = sorted(profile.pre_enqueue, key=lambda plugin: plugin.name != first)
         for plugin in plugins:
             try:
-                status: Status = call(plugin, "PreEnqueue", plugin.pre_enqueue, pod)
+                status = answer_of(plugin, "PreEnqueue", Status, call(plugin, "PreEnqueue", plugin.pre_enqueue, pod))
             except (PluginError, SchedulerError) as problem:
                 status = error(str(problem))
             if status.code:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,16 @@ from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.plugin import PostFilterResult, Rows
 from scheduler.framework.profile import Profile
-from scheduler.framework.runner import Filtered, PreFiltered, run_filters, run_pre_filter, run_scores, winner
+from scheduler.framework.runner import (
+    Filtered,
+    PreFiltered,
+    answer_of,
+    call,
+    run_filters,
+    run_pre_filter,
+    run_scores,
+    winner,
+)
 from scheduler.framework.status import Code, Status, unresolvable
 from scheduler.state.cluster import ClusterState
 from scheduler.state.podinfo import pod_info
@@ -72,7 +82,7 @@ class Attempt:
     def _run(self) -> Steps:
         try:
             while True:
-                decision = yield from self._once()
+                decision = yield from self._repeatable_once()
                 if decision is not None:
                     return decision
                 self.invalidations += 1
@@ -80,6 +90,16 @@ class Attempt:
             return Failed(self.pod, self.profile, str(error), error.plugin)
         except SchedulerError as error:
             return Failed(self.pod, self.profile, str(error))
+
+    def _repeatable_once(self) -> Generator[Running | Need, str | None, Decision | None]:
+        """``_once``, where an error after nodes came or went counts as moved too: a row was asked for that is gone."""
+        structure = self.state.nodes.structure_version
+        try:
+            return (yield from self._once())
+        except SchedulerError:
+            if self.invalidations >= INVALIDATIONS_MAX or self.state.nodes.structure_version == structure:
+                raise
+            return None
 
     def _cycle(self) -> Cycle:
         exclusive = self.invalidations >= INVALIDATIONS_MAX
@@ -95,6 +115,7 @@ class Attempt:
     def _once(self) -> Generator[Running | Need, str | None, Decision | None]:
         """One pass; None when the state moved so that the pass must be repeated."""
         nodes, cycle, version = self.state.nodes, self._cycle(), self.state.version
+        structure = nodes.structure_version
         order = nodes.order()
         if not len(order):
             return Rejected(self.pod, self.profile, Diagnosis(0), nominated_node="", no_nodes=True)
@@ -104,6 +125,8 @@ class Attempt:
             return (yield from self._reject_early(cycle, diagnosis, pre))
         rows = self._candidates(order, pre, diagnosis)
         filtered, nominated = yield from self._filter(cycle, rows)
+        if nodes.structure_version != structure:
+            return None  # rows may stand for other nodes by now
         self._note_rejections(diagnosis, filtered)
         feasible = filtered.feasible
         if not len(feasible):
@@ -146,7 +169,7 @@ class Attempt:
         rotated = np.concatenate((rows[start:], rows[:start]))
         filtered = yield from self._filter_rows(cycle, rotated)
         sampled, processed = take_sample(filtered, rotated, wanted)
-        self.rotation.start = (self.rotation.start + processed) % len(self.state.nodes.order())
+        self.rotation.start = (self.rotation.start + processed) % max(1, len(self.state.nodes.order()))
         return sampled, False
 
     def _filter_rows(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, Filtered]:
@@ -203,7 +226,9 @@ class Attempt:
         reasons: list[str] = []
         statuses: dict[str, Status] = dict(diagnosis.statuses())
         for plugin in self.profile.post_filter:
-            result: PostFilterResult = yield from self._perform(plugin.post_filter(cycle, statuses))
+            result = answer_of(
+                plugin, "PostFilter", PostFilterResult, (yield from self._perform(plugin, cycle, statuses))
+            )
             if result.nominated_node is not None:
                 nominated = result.nominated_node
             if not result.status.code.rejected and result.status.code is not Code.SUCCESS:
@@ -217,19 +242,25 @@ class Attempt:
 
     @staticmethod
     def _perform(
-        steps: Generator[object, str | None, PostFilterResult],
-    ) -> Generator[Running | Need, str | None, PostFilterResult]:
-        """Hand a PostFilter's instructions to the edge and its answers back."""
+        plugin: Any, cycle: Cycle, statuses: dict[str, Status]
+    ) -> Generator[Running | Need, str | None, object]:
+        """Hand a PostFilter's instructions to the edge and its answers back; what the plugin returned at its end."""
+        steps = call(plugin, "PostFilter", plugin.post_filter, cycle, statuses)
+        if not isinstance(steps, Generator):
+            raise PluginError(plugin.name, "PostFilter", f"answered {type(steps).__name__}, not a generator")
         answer: str | None = None
         started = False
         while True:
             try:
                 instruction = steps.send(answer) if started else next(steps)
             except StopIteration as stop:
-                result: PostFilterResult = stop.value
-                return result
+                return stop.value
+            except SchedulerError:
+                raise
+            except Exception as error:  # foreign code, as in call()
+                raise PluginError(plugin.name, "PostFilter", f"{type(error).__name__}: {error}") from error
             started = True
-            answer = yield Need(instruction)  # type: ignore[arg-type]  # generators of plugins yield Instructions
+            answer = yield Need(instruction)
 
 
 def nodes_to_find(count: int, percentage: int) -> int:

@@ -1,24 +1,24 @@
 """Carries a decision out: claims, verification, Binding; and takes back what was written when it fails.
 
 Order (design, "The way of one Pod"; kube-scheduler 1.37, binding cycle, spec 7.1): PreBind instructions in order,
-verify by watch order, look at Pod and node once more, bind. Everything ends as one CommitOutcome; nothing is raised
-except cancellation.
+verify by watch order, look at Pod, node and devices once more, bind. Everything ends as one CommitOutcome; nothing is
+raised except cancellation.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.cycle.decision import Placed
 from scheduler.dra.verify import Lost, Verdict, WonPair
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
-from scheduler.edge.claim_errors import ClaimInUseError
+from scheduler.edge.claim_errors import ClaimError, ClaimInUseError
 from scheduler.errors import InternalError, SchedulerError
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.instructions import (
@@ -31,7 +31,13 @@ from scheduler.framework.instructions import (
 )
 from scheduler.framework.runner import call
 from scheduler.state.cluster import ClusterState
+from scheduler.state.devices import Promise
 from scheduler.state.overcommit import overcommitted
+
+UNKNOWN_PAUSE_S = 5.0
+"""Between two rounds of finding out what became of a Binding; each round reads for two minutes already."""
+_LAST = 1 << 62
+"""Stands for an unknown revision of our own allocation: whoever else is known was there before."""
 
 
 class ClaimWrites(Protocol):
@@ -78,6 +84,10 @@ class _LostError(SchedulerError):
     """Another scheduler was first; the text names what was lost to whom."""
 
 
+class _DeviceGoneError(SchedulerError):
+    """A device of the new allocation is not published any more."""
+
+
 class _GoneError(SchedulerError):
     """The Pod no longer wants a node."""
 
@@ -109,9 +119,11 @@ class Committer:
         """Carry out ``placed``; on any failure undo what can be undone and say why."""
         outcome = CommitOutcome()
         written: list[ResourceClaim] = []
+        promised = self.state.devices.promised(placed.pod)
         try:
             await self._pre_bind(placed, written)
             await self._verify(placed, written, outcome)
+            await self._keep_published(placed, written)
             for plugin in placed.profile.pre_bind:
                 bound = getattr(plugin, "bound", None)
                 if bound is not None:
@@ -127,14 +139,12 @@ class Committer:
         except PodGoneError:
             outcome.gone = True
         except BoundElsewhereError as error:
-            outcome.lost, outcome.text = True, str(error)
-        except BindUnknownError as error:
-            # It may be bound: nothing is undone at the API server. The watch tells, or the next attempt repeats it.
-            outcome.text = str(error)
-            return outcome
+            # Lost, but the Pod has its node: a condition that says otherwise would be a lie (B108).
+            outcome.lost, outcome.gone, outcome.text = True, True, str(error)
         except SchedulerError as error:
             outcome.text = str(error)
-        await self.undo(placed)
+            outcome.lost = isinstance(error, ClaimError) and error.lost_race
+        await self.undo(placed, promised)
         return outcome
 
     async def perform(self, pod: Pod, instruction: Instruction) -> str | None:
@@ -148,7 +158,10 @@ class Committer:
     async def _pre_bind(self, placed: Placed, written: list[ResourceClaim]) -> None:
         for plugin in placed.profile.pre_bind:
             instructions: Sequence[Instruction] = call(plugin, "PreBind", plugin.pre_bind, placed.cycle, placed.node)
-            for instruction in instructions:
+            for instruction in instructions or ():
+                self._still_wanted(placed.pod)
+                if isinstance(instruction, WriteClaim) and instruction.allocation is not None:
+                    self._devices_there(placed, instruction.claim.key, instruction.allocation)
                 with _prefixed(f'running PreBind plugin "{plugin.name}": '):
                     claim = await self._perform(placed.pod, instruction)
                 if claim is not None and isinstance(instruction, WriteClaim) and instruction.allocation is not None:
@@ -177,7 +190,7 @@ class Committer:
     def _learn(self, claim: ResourceClaim | None) -> ResourceClaim | None:
         """What the server confirmed is known at once, and is never un-assumed (spec dra 25, no. 16)."""
         if claim is not None:
-            self.on_events(self.state.devices.learn_claim(claim))
+            self.on_events(self.state.learn_claim(claim))
         return claim
 
     async def _wait(self, pod: Pod, wait: WaitUntil) -> None:
@@ -197,53 +210,97 @@ class Committer:
             self._still_wanted(pod)
 
     async def _verify(self, placed: Placed, written: list[ResourceClaim], outcome: CommitOutcome) -> None:
-        """Wait until the claim watch has passed our writes, then look who else holds our devices."""
-        if not written:
-            return
-        revision = max(int(claim.metadata.resourceVersion) for claim in written)
-        if not await self.revisions.wait_revision(revision, self.verify_timeout_s):
-            text = f"the claim watch did not reach revision {revision} within {self.verify_timeout_s:g} s"
-            await self._give_back(written, placed.pod)
-            raise _LostError(text)
+        """Wait until the claim watch has passed our writes, then look who else holds our devices.
+
+        Claims that had their allocation before are looked at too, as long as no other Pod counts on them: a process
+        that died between write and verification left them unchecked.
+        """
+        if written:
+            revision = max(int(claim.metadata.resourceVersion) for claim in written)
+            if not await self.revisions.wait_revision(revision, self.verify_timeout_s):
+                text = f"the claim watch did not reach revision {revision} within {self.verify_timeout_s:g} s"
+                raise _LostError(text + await self._give_back(written, placed.pod))
+        ours = {claim.uid: claim for claim in written}
         lost: list[ResourceClaim] = []
         texts: list[str] = []
-        for claim in written:
-            verdict = self._verdict(placed, claim)
-            if isinstance(verdict, Lost):
+        for claim in [*written, *self._unchecked(placed.pod, ours)]:
+            verdict = self._verdict(placed, claim, None if claim.uid in ours else _LAST)
+            if isinstance(verdict, str):
+                texts.append(verdict)
+                if claim.uid in ours:
+                    lost.append(claim)
+            elif isinstance(verdict, Lost):
                 other = verdict.conflict
                 lost.append(claim)
                 texts.append(f"{other.what} of claim {claim.key} is held by claim {other.claim}, which was first")
             elif isinstance(verdict, WonPair):
                 outcome.overlaps += [f"{c.what} of claim {claim.key}: also {c.claim}" for c in verdict.conflicts]
-        if lost:
-            await self._give_back(lost, placed.pod)
-            raise _LostError("; ".join(texts))
+        if texts:
+            outcome.overlaps.clear()
+            raise _LostError("; ".join(texts) + await self._give_back(lost, placed.pod))
 
-    def _verdict(self, placed: Placed, claim: ResourceClaim) -> Verdict:
-        """Raises _LostError when claim or node are no longer what our write left."""
+    def _unchecked(self, pod: Pod, ours: Container[str]) -> list[ResourceClaim]:
+        """Allocated claims of the Pod that this commit did not write and nobody else uses."""
+        return [
+            claim
+            for claim in self.state.devices.claims_of(pod)
+            if claim.uid not in ours
+            and claim.status.allocation is not None
+            and all(consumer.uid == pod.uid for consumer in claim.consumers)
+        ]
+
+    def _verdict(self, placed: Placed, claim: ResourceClaim, revision: int | None) -> Verdict | str:
+        """Who else holds the claim's devices; a text when claim or node are no longer what the decision left."""
         newest = self.state.devices.claims.get(claim.key)
         if newest is None or newest.uid != claim.uid or not newest.reserved_for(placed.pod.uid):
-            raise _LostError(f"claim {claim.key} was taken away again before the pod was bound")
+            return f"claim {claim.key} was taken away again before the pod was bound"
+        nodes = self.state.nodes
+        row = nodes.row_of(placed.node)
+        if row is None:
+            return f"node {placed.node} is gone"
+        return self.state.devices.verify_write(claim, nodes.node(row), revision)
+
+    def _devices_there(self, placed: Placed, key: str, allocation: AllocationResult) -> None:
+        """Before a new allocation is written, and once more before the Binding: its devices are still published.
+
+        Stricter than upstream, which binds Pods to devices whose driver has just gone. Raises SchedulerError.
+        """
         nodes = self.state.nodes
         row = nodes.row_of(placed.node)
         if row is None:
             raise _LostError(f"node {placed.node} is gone")
-        return self.state.devices.verify_write(claim, nodes.node(row))
+        missing = self.state.devices.missing_device(allocation, nodes.node(row))
+        if missing is not None:
+            raise _DeviceGoneError(f"device {missing} for claim {key} is no longer published for node {placed.node}")
 
-    async def _give_back(self, claims: Iterable[ResourceClaim], pod: Pod) -> None:
-        """Clear allocations that lost, unless another consumer has meanwhile reserved the claim."""
+    async def _give_back(self, claims: Iterable[ResourceClaim], pod: Pod) -> str:
+        """Clear allocations that lost, unless another consumer has meanwhile reserved the claim.
+
+        Answers with what went wrong, to be added to the reason, "" when nothing did.
+        """
+        trouble = ""
         for claim in claims:
             try:
                 self._learn(await self.claims.deallocate(claim, pod.uid))
             except ClaimInUseError:
                 continue  # another consumer counts on it now: it keeps the claim, this Pod tries again
             except SchedulerError as error:
-                raise _LostError(f"claim {claim.key} could not be given back: {error}") from error
+                trouble += f"; claim {claim.key} could not be given back: {error}"
+        return trouble
 
     def _still_wanted(self, pod: Pod) -> None:
         newest = self.state.pods.get(pod.uid)
         if newest is None or newest.metadata.deletionTimestamp is not None:
             raise _GoneError(f"pod {pod.key} is gone or going")
+
+    async def _keep_published(self, placed: Placed, written: list[ResourceClaim]) -> None:
+        """Give back what vanished between our write and now; raises what _devices_there raises."""
+        for claim in written:
+            assert claim.status.allocation is not None
+            try:
+                self._devices_there(placed, claim.key, claim.status.allocation)
+            except _DeviceGoneError as error:
+                raise _DeviceGoneError(str(error) + await self._give_back([claim], placed.pod)) from error
 
     def _look_again(self, placed: Placed) -> None:
         """The last look before the Binding: Pod still wanted, node still there, still room for it."""
@@ -261,18 +318,46 @@ class Committer:
             instruction: Instruction | None = call(plugin, "Bind", plugin.bind, placed.cycle, placed.node)
             if instruction is not None:
                 with _prefixed(f'running Bind plugin "{plugin.name}": '):
-                    await self._perform(placed.pod, instruction)
+                    await self._perform_until_known(placed.pod, instruction)
                 return
         raise SchedulerError("no Bind plugin took the pod")
 
-    async def undo(self, placed: Placed) -> None:
-        """Unreserve in reverse order; errors of the undo are the reconcile's to heal, they never hide the cause."""
-        for plugin in reversed(placed.profile.reserve):
+    async def _perform_until_known(self, pod: Pod, instruction: Instruction) -> None:
+        """A Binding whose fate is unknown is asked for again: it answers for one that took effect, too.
+
+        Until the server speaks, the Pod keeps its room: it may be on the node.
+        """
+        while True:
             try:
-                for instruction in call(plugin, "Unreserve", plugin.unreserve, placed.cycle, placed.node):
-                    await self._perform(placed.pod, instruction)
-            except SchedulerError:
-                continue
+                await self._perform(pod, instruction)
+                return
+            except BindUnknownError:
+                await self._sleep(UNKNOWN_PAUSE_S)  # type: ignore[misc]  # as in _wait
+                self._still_wanted(pod)
+
+    async def undo(self, placed: Placed, promised: Sequence[Promise] | None = None) -> None:
+        """Unreserve in reverse order; errors of the undo never hide the cause.
+
+        A reservation that could not be taken out stays for the Pod's next attempt, or for the claim controller once
+        the Pod is gone. ``promised``: what was in flight at the start; whoever waits for it is woken.
+        """
+        if promised is None:
+            promised = self.state.devices.promised(placed.pod)
+        for plugin in reversed(placed.profile.reserve):
+            with suppress(SchedulerError):
+                for instruction in unreserved(plugin, placed):
+                    with suppress(SchedulerError):
+                        await self._perform(placed.pod, instruction)
+        self.on_events(self.state.devices.released(promised))
+
+
+def unreserved(plugin: Any, placed: Placed) -> Sequence[Instruction]:
+    """What a plugin's Unreserve asks for; nothing when it has none. Raises PluginError."""
+    unreserve = getattr(plugin, "unreserve", None)
+    if unreserve is None:
+        return ()
+    instructions: Sequence[Instruction] | None = call(plugin, "Unreserve", unreserve, placed.cycle, placed.node)
+    return instructions or ()
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from scheduler.api.core import Pod
 from scheduler.api.kinds import POD
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
-from scheduler.edge.commit import CommitOutcome, Committer
-from scheduler.errors import InternalError, PluginError, SchedulerError
+from scheduler.edge.commit import CommitOutcome, Committer, unreserved
+from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profile import Profile
@@ -32,6 +32,9 @@ STEP_BUDGET = 2000
 COMMITS_MAX = 64
 """Decisions being written at the same time; more would only queue at the API server."""
 IDLE_WAIT_S = 1.0
+TROUBLE_WAIT_S = 0.1
+"""Shortest pause after a turn that could not decide, so that neither a fault nor standing by becomes a hot loop."""
+GATE_LOOK_S = 0.5
 GATE_REPORT_S = 3.0
 """How long a Pod may be held back by a PreEnqueue plugin before it is told why: claims from templates take a moment."""
 
@@ -86,6 +89,7 @@ class SchedulingLoop:
         self._rotations = {name: Rotation() for name in profiles}
         self._stopping = False
         self._gated: dict[str, tuple[Status, float]] = {}
+        self._gate_look_due = 0.0
 
     # changes in
 
@@ -99,7 +103,7 @@ class SchedulingLoop:
                     self._queue_pod(change.old, change.new, now)
                 if events:
                     self.queue.move(events, now)
-            except SchedulerError as error:
+            except Exception as error:  # a plugin's sort key or hint may raise anything; the watch must go on
                 self.reports.broken(f"applying a change of {change.kind.name}", error)
         if batch:
             self._wake.set()
@@ -162,13 +166,16 @@ class SchedulingLoop:
         """Decide until ``stop``; returns when stopping and every commit has ended."""
         while not self._stopping:
             self.beat()
+            pause_s = 0.0
             try:
                 busy = await self._turn()
-            except SchedulerError as error:
+                if not busy and not self.may_decide():
+                    pause_s = TROUBLE_WAIT_S
+            except Exception as error:  # the loop never dies: a turn that breaks is told, and the next one comes
                 self.reports.broken("a turn of the loop", error)
-                busy = False
+                busy, pause_s = False, TROUBLE_WAIT_S
             if not busy:
-                await self._idle()
+                await self._idle(pause_s)
         await self.finish_commits()
 
     def stop(self) -> None:
@@ -182,7 +189,10 @@ class SchedulingLoop:
             self.beat()
             await asyncio.wait(self._commits, timeout=IDLE_WAIT_S)
 
-    async def _idle(self) -> None:
+    async def _idle(self, pause_s: float) -> None:
+        """Sleep until something arrives or the queue's clock is due, ``pause_s`` at least."""
+        if pause_s:
+            await asyncio.sleep(pause_s)
         self._wake.clear()
         wait_s = min(IDLE_WAIT_S, max(0.0, self.queue.next_wakeup(self.clock())))
         try:
@@ -193,12 +203,13 @@ class SchedulingLoop:
     async def _turn(self) -> bool:
         """At most one attempt; True when there was one."""
         if self.verify_caches:
-            self.state.verify()
+            self.check()
         if not self.may_decide():
             return False
         now = self.clock()
         self.queue.flush(now)
-        if self._gated:
+        if self._gated and now >= self._gate_look_due:
+            self._gate_look_due = now + GATE_LOOK_S
             self._report_gated(now)
         if self._slots.locked():
             await self._slots.acquire()
@@ -272,9 +283,13 @@ class SchedulingLoop:
         The others hear of the room given back after the Pod itself has gone to wait, and it does not hear of it: its
         own release would wake it at once, for ever (spec 4.10).
         """
+        promised = self.state.devices.promised(placed.pod)
         for plugin in reversed(placed.profile.reserve):
-            plugin.unreserve(placed.cycle, placed.node)
-        events = self.state.forget(placed.pod)
+            try:
+                unreserved(plugin, placed)
+            except PluginError as error:  # the others must still let go
+                self.reports.broken(f"giving back what was reserved for pod {placed.pod.key}", error)
+        events = [*self.state.forget(placed.pod), *self.state.devices.released(promised)]
         self._fail(queued, report, started)
         self.queue.move(events, self.clock(), concerns=lambda pod: pod.uid != placed.pod.uid)
 
@@ -285,8 +300,22 @@ class SchedulingLoop:
             except Exception as error:  # as in _serve
                 self.reports.broken(f"the binding of pod {placed.pod.key}", error)
                 outcome = CommitOutcome(text=f"{type(error).__name__}: {error}")
-                await self.committer.undo(placed)
+                await self._undo(placed)
+        try:
+            self._settle(queued, placed, outcome, started)
+        except Exception as error:  # a report that breaks must not leave the Pod in flight for ever
+            self.reports.broken(f"the outcome of pod {placed.pod.key}", error)
+            self.queue.done(queued.uid)
         self._wake.set()
+
+    async def _undo(self, placed: Placed) -> None:
+        try:
+            await self.committer.undo(placed)
+        except Exception as error:  # as in _serve
+            self.reports.broken(f"the undo for pod {placed.pod.key}", error)
+
+    def _settle(self, queued: QueuedPod, placed: Placed, outcome: CommitOutcome, started: float) -> None:
+        """What a commit ended with, for queue, state and reports."""
         if outcome.lost or outcome.overlaps:
             self.reports.lost_race(placed, outcome)
         if outcome.bound:
@@ -312,5 +341,4 @@ class SchedulingLoop:
     def check(self) -> None:
         """Recompute everything derived; raises InternalError. Used by tests and by the periodic self-audit."""
         self.state.verify()
-        if self._commits and not self.state.placements:
-            raise InternalError("commits are under way but nothing is assumed")
+        self.queue.check()

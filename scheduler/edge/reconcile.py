@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from scheduler.edge.client import Sleep
 from scheduler.edge.reflector import Reflector
-from scheduler.errors import ClusterError, InternalError
+from scheduler.errors import SchedulerError
 
 INTERVAL_S = 300.0
 
@@ -19,8 +19,8 @@ INTERVAL_S = 300.0
 class Reconciler:
     """Compares one kind after the other, then asks the state to recompute itself.
 
-    ``check`` raises InternalError when a derived number is wrong. ``repaired(kind, count)`` and ``on_trouble(text)``
-    are told. One pass costs one LIST per kind, every ``interval_s``.
+    ``check`` raises when a derived number is wrong: counted as kind "derived", and only told.
+    ``repaired(kind, count)`` and ``on_trouble(text)`` are told. One pass costs one LIST per kind, every ``interval_s``.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Reconciler:
                 continue
             try:
                 count = await reflector.reconcile()
-            except ClusterError as error:
-                self._on_trouble(f"reconcile of {reflector.kind.resource}: {error}")
+            except Exception as error:  # an audit that breaks must not end the scheduler it looks after
+                self._on_trouble(f"reconcile of {reflector.kind.resource}: {_named(error)}")
                 continue
             if count:
                 self._on_trouble(f"reconcile of {reflector.kind.resource}: {count} objects repaired")
@@ -59,7 +59,11 @@ class Reconciler:
                 total += count
         try:
             self._check()
-        except InternalError as error:
-            self._on_trouble(str(error))
+        except Exception as error:  # as above
+            self._on_trouble(_named(error))
             self._repaired("derived", 1)
         return total
+
+
+def _named(error: Exception) -> str:
+    return str(error) if isinstance(error, SchedulerError) else f"{type(error).__name__}: {error}"

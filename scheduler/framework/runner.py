@@ -21,6 +21,14 @@ from scheduler.state.nodes import NodeTable
 
 MAX_SCORE = 100
 T = TypeVar("T")
+A = TypeVar("A")
+
+
+def answer_of(plugin: Any, point: str, kind: type[A], answer: object) -> A:
+    """``answer`` if it is a ``kind``; PluginError names the plugin that answered something else."""
+    if not isinstance(answer, kind):
+        raise PluginError(plugin.name, point, f"answered {type(answer).__name__}, not {kind.__name__}")
+    return answer
 
 
 def call(plugin: Any, point: str, function: Callable[..., T], *arguments: Any) -> T:
@@ -52,8 +60,9 @@ def run_pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
     """
     result = PreFiltered()
     for plugin in profile.pre_filter:
-        answer: PreFilterResult = call(plugin, "PreFilter", plugin.pre_filter, cycle)
-        status = answer.status
+        answer = call(plugin, "PreFilter", plugin.pre_filter, cycle)
+        answer = answer_of(plugin, "PreFilter", PreFilterResult, answer)
+        status = answer_of(plugin, "PreFilter", Status, answer.status)
         if status.code is Code.SKIP:
             cycle.skip_filter.add(plugin.name)
             continue
@@ -108,8 +117,10 @@ def run_filters(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) ->
             verdicts = call(plugin, "Filter", plugin.filter, cycle, nodes, current)
             if cycle.budget.charge(1 + len(current) // 64):
                 yield
-        if len(verdicts) != len(current):
-            raise PluginError(plugin.name, "Filter", f"answered {len(verdicts)} verdicts for {len(current)} rows")
+        verdicts = answer_of(plugin, "Filter", np.ndarray, verdicts)
+        if verdicts.shape != current.shape or verdicts.dtype.kind not in "iu":
+            text = f"answered {verdicts.dtype} of shape {verdicts.shape}, not {len(current)} verdicts"
+            raise PluginError(plugin.name, "Filter", text)
         bad = verdicts != 0
         if not bad.any():
             continue
@@ -140,7 +151,7 @@ def _collect(plugin: Any, verdicts: Any, rows: Rows, result: Filtered) -> None:
         verdict = int(verdicts[position])
         if verdict == 0:
             continue
-        status = table.status(verdict)
+        status = call(plugin, "Filter", table.status, verdict)
         if not status.code.rejected:
             text = f'running "{plugin.name}" filter plugin: {status.message}'
             raise PluginError.worded(plugin.name, "Filter", text)
@@ -170,7 +181,8 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
         return ScoreTable(rows, names, np.ones(len(rows), dtype=np.int64))
     table = ScoreTable(rows, names, np.zeros(len(rows), dtype=np.int64))
     for plugin in profile.pre_score:
-        status: Status = call(plugin, "PreScore", plugin.pre_score, cycle, nodes, rows)
+        status = call(plugin, "PreScore", plugin.pre_score, cycle, nodes, rows)
+        status = answer_of(plugin, "PreScore", Status, status)
         if status.code is Code.SKIP:
             cycle.skip_score.add(plugin.name)
         elif status.code is not Code.SUCCESS:
@@ -226,7 +238,7 @@ def _pre_order_key(position: int) -> tuple[int, ...]:
 def run_reserve(profile: Profile, cycle: Cycle, node: str) -> Status | None:
     """Reserve in order; None for success, else the first failure (the caller runs unreserve for all)."""
     for plugin in profile.reserve:
-        status: Status = call(plugin, "Reserve", plugin.reserve, cycle, node)
+        status = answer_of(plugin, "Reserve", Status, call(plugin, "Reserve", plugin.reserve, cycle, node))
         if status.code.rejected:
             return status.by(plugin.name)
         if status.code is not Code.SUCCESS:

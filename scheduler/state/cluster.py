@@ -21,6 +21,7 @@ from scheduler.api.kinds import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
 )
+from scheduler.api.resource import ResourceClaim
 from scheduler.dra.features import Features
 from scheduler.errors import InternalError
 from scheduler.state.devices import DeviceState
@@ -109,10 +110,15 @@ class ClusterState:
         if not new.spec.nodeName:
             return []
         known = old is not None and bool(old.spec.nodeName) and not old.terminal
+        earlier = self.placements.get(new.uid)
         self._place(new, new.spec.nodeName, assumed=False)
-        if old is None or not known:
-            return [ClusterEvent(Resource.ASSIGNED_POD, Action.ADD, None, new)]
-        return pod_update_events(old, new, Resource.ASSIGNED_POD)
+        if old is not None and known:
+            return pod_update_events(old, new, Resource.ASSIGNED_POD)
+        events = [ClusterEvent(Resource.ASSIGNED_POD, Action.ADD, None, new)]
+        if earlier is not None and earlier.node != new.spec.nodeName:
+            # Somebody bound it elsewhere while we counted it here: this node's room is free again.
+            events.append(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, earlier.info.pod, None))
+        return events
 
     def _pod_gone(self, pod: Pod) -> list[ClusterEvent]:
         self.pods.pop(pod.uid, None)
@@ -151,15 +157,32 @@ class ClusterState:
         self._lift(placement)
         return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
 
+    def learn_claim(self, claim: ResourceClaim) -> list[ClusterEvent]:
+        """The answer to our own claim write: known from now on, before the watch shows it."""
+        self.version += 1
+        return self.devices.learn_claim(claim)
+
     def assumed_count(self) -> int:
         """Pods assumed and not yet confirmed."""
         return sum(placement.assumed for placement in self.placements.values())
 
     def verify(self) -> None:
         """Recompute every derived column, index and count; raise InternalError with the first difference."""
+        self._verify_placements()
         by_node: dict[str, list[PodInfo]] = {}
         for placement in self.placements.values():
             by_node.setdefault(placement.node, []).append(placement.info)
         self.nodes.verify(by_node)
         self.topology.verify((info, self.nodes.row_with_pods(name)) for name, pods in by_node.items() for info in pods)
         self.devices.verify()
+
+    def _verify_placements(self) -> None:
+        """Every Pod shown on a node counts there, and nothing else does but what we assumed."""
+        for uid, pod in self.pods.items():
+            placement = self.placements.get(uid)
+            if pod.spec.nodeName and (placement is None or placement.assumed or placement.node != pod.spec.nodeName):
+                raise InternalError(f"pod {pod.key} is on node {pod.spec.nodeName} but counted as {placement}")
+        for uid, placement in self.placements.items():
+            known = self.pods.get(uid)
+            if not placement.assumed and (known is None or known.spec.nodeName != placement.node):
+                raise InternalError(f"pod {placement.info.pod.key} is counted on node {placement.node} but not there")

@@ -6,11 +6,16 @@ server confirmed is never un-known (kube-scheduler restores an older object ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
 
 from scheduler.api.changes import Change
-from scheduler.api.core import Node
-from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.api.core import Node, Pod
+from scheduler.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.dra.claims import ClaimError, claim_names
 from scheduler.dra.classes import ClassStore
 from scheduler.dra.devices import DeviceKey, PoolKey
 from scheduler.dra.features import Features
@@ -20,6 +25,13 @@ from scheduler.dra.slices import SliceStore
 from scheduler.dra.verify import Verdict, verify_allocation
 from scheduler.errors import InternalError
 from scheduler.state.events import Action, ClusterEvent, Resource
+
+
+class Promise(NamedTuple):
+    """A claim and the allocation that is in flight for it."""
+
+    claim: ResourceClaim
+    allocation: AllocationResult
 
 
 def _version(claim: ResourceClaim) -> int:
@@ -108,13 +120,57 @@ class DeviceState:
         self.slices.forget_node(name)
         self.ledger.forget_node(name)
 
-    def verify_write(self, claim: ResourceClaim, node: Node) -> Verdict:
-        """Who else holds what ``claim`` (as our write left it) was given on ``node``; see dra.verify."""
+    def claims_of(self, pod: Pod) -> list[ResourceClaim]:
+        """The newest known claims that the Pod names; those that are missing are left out."""
+        names: list[str] = []
+        with suppress(ClaimError):  # what comes after the bad entry has no name yet
+            names.extend(name for name, _ in claim_names(pod))
+        found = (self.claim(pod.metadata.namespace, name) for name in names)
+        return [claim for claim in found if claim is not None]
+
+    def promised(self, pod: Pod) -> list[Promise]:
+        """The Pod's claims whose allocation is in flight."""
+        flying = ((claim, self.ledger.in_flight(claim.uid)) for claim in self.claims_of(pod))
+        return [Promise(claim, allocation) for claim, allocation in flying if allocation is not None]
+
+    def released(self, promised: Iterable[Promise]) -> list[ClusterEvent]:
+        """Events for the devices of ``promised`` that came free: no longer in flight and never stored.
+
+        No watch event tells of them, and Pods that found them taken would wait on.
+        """
+        events = []
+        for claim, allocation in promised:
+            newest = self.claims.get(claim.key)
+            if newest is not None and newest.uid != claim.uid:
+                newest = None
+            if self.ledger.in_flight(claim.uid) is not None or (newest and newest.status.allocation is not None):
+                continue
+            held = msgspec.structs.replace(
+                claim, status=msgspec.structs.replace(claim.status, allocation=allocation)
+            )
+            action = Action.DELETE if newest is None else Action.UPDATE_OTHER
+            events.append(ClusterEvent(Resource.RESOURCE_CLAIM, action, held, newest))
+        return events
+
+    def missing_device(self, allocation: AllocationResult, node: Node) -> DeviceKey | None:
+        """The first device of ``allocation`` that ``node`` does not see in the newest slices, None when all are there.
+
+        Cost: O(devices of the allocation).
+        """
+        positions = self.slices.view(node).positions
+        keys = (DeviceKey(r.driver, r.pool, r.device) for r in allocation.devices.results)
+        return next((key for key in keys if key not in positions), None)
+
+    def verify_write(self, claim: ResourceClaim, node: Node, revision: int | None = None) -> Verdict:
+        """Who else holds what ``claim`` (as our write left it) was given on ``node``; see dra.verify.
+
+        ``revision``: where the allocation was written, when that is not the claim's own version.
+        """
         view = self.slices.view(node)
         return verify_allocation(
             self.ledger,
             claim.uid,
-            _version(claim),
+            _version(claim) if revision is None else revision,
             lambda device: _capacity(view, device),
             lambda pool: next((found for found in view.pools if found.key == pool), None),
         )

@@ -26,7 +26,7 @@ def overcommitted(nodes: NodeTable, row: int, info: PodInfo) -> str:
     if info.host_ports:
         wanted = set(info.host_ports)
         for other in nodes.pods(row):
-            if other is not info and any(_conflict(a, b) for a in wanted for b in other.host_ports):
+            if other.uid != info.uid and any(_conflict(a, b) for a in wanted for b in other.host_ports):
                 return "node(s) didn't have free ports for the requested pod ports"
     return ""
 
