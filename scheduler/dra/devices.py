@@ -108,13 +108,13 @@ def _optional(text: str | int | float | None) -> Quantity | None:
 class DeviceInfo:
     """One device of one slice version.
 
-    Immutable but for caches: ``cel`` is built on first use, ``verdicts`` holds static answers per request shape.
+    Immutable but for ``verdicts``, a cache of static answers per request shape. ``cel`` is what selectors see of it.
     """
 
     __slots__ = (
-        "_cel",
         "attributes",
         "capacities",
+        "cel",
         "consumption",
         "device",
         "key",
@@ -142,20 +142,14 @@ class DeviceInfo:
             )
             for consumed in device.consumesCounters
         )
-        self._cel: CelDevice | None = None
+        # Built here and not at the first question: slices change rarely, and a decision should not wait for it.
+        self.cel = CelDevice(
+            self.key.driver,
+            self.attributes,
+            {name: capacity.value for name, capacity in self.capacities.items()},
+            self.multi,
+        )
         self.verdicts: dict[object, Any] = {}
-
-    @property
-    def cel(self) -> CelDevice:
-        """What selectors see of the device, converted once."""
-        if self._cel is None:
-            self._cel = CelDevice(
-                self.key.driver,
-                self.attributes,
-                {name: capacity.value for name, capacity in self.capacities.items()},
-                self.multi,
-            )
-        return self._cel
 
     def attribute(self, name: str) -> AttributeValue | None:
         """The attribute a constraint means: by its full name, else by its id if the domain is the driver's."""
