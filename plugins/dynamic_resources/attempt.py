@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from plugins.dynamic_resources.extended import Extended, Variant
 from scheduler.api.core import Node, Pod
 from scheduler.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from scheduler.api.selectors import NodeSelector, SelectorError, check_node_selector, node_selector_matches
@@ -12,7 +18,9 @@ from scheduler.dra.classes import ClassStore
 from scheduler.dra.features import Features
 from scheduler.dra.requests import Plan
 from scheduler.dra.suitability import NODE_FEATURE
+from scheduler.framework.plugin import Rows
 from scheduler.framework.status import Status, error, unresolvable
+from scheduler.state.nodes import NodeTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,18 @@ class Held:
     needs_feature: bool
     broken: bool
 
+    def available_rows(self, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """``available`` for many nodes; almost all allocations are pinned to one node, which costs one comparison."""
+        if self.broken:
+            return np.zeros(len(rows), np.bool_)
+        if self.selector is None and not self.needs_feature:
+            return np.ones(len(rows), np.bool_)
+        pinned = _pinned_name(self.selector)
+        if pinned is not None and not self.needs_feature:
+            row = nodes.row_of(pinned)
+            return np.zeros(len(rows), np.bool_) if row is None else rows == row
+        return np.array([self.available(nodes.node(row)) for row in rows.tolist()], np.bool_)
+
     def available(self, node: Node) -> bool:
         """Whether the allocation can be used on ``node``."""
         if self.broken or (self.needs_feature and NODE_FEATURE not in node.status.declaredFeatures):
@@ -31,23 +51,53 @@ class Held:
         return self.selector is None or node_selector_matches(self.selector, node.name, node.metadata.labels)
 
 
+def _pinned_name(selector: NodeSelector | None) -> str | None:
+    """The only node a selector allows when it is just that: metadata.name In [one name]."""
+    if selector is None or len(selector.nodeSelectorTerms) != 1:
+        return None
+    term = selector.nodeSelectorTerms[0]
+    if term.matchExpressions or len(term.matchFields) != 1:
+        return None
+    field = term.matchFields[0]
+    return field.values[0] if field.key == "metadata.name" and field.operator == "In" and field.values else None
+
+
 @dataclass(slots=True)
 class ClaimsOfPod:
     """One attempt's claims in order.
 
-    ``extended``: extended resources that a device class may serve. ``open``: claims without an allocation, to be
-    allocated together; ``plan`` is None without any. ``found``: node name → finished allocation; ``unavailable``:
-    claims (by uid) that some node cannot use; ``reserved``: claim uid → what Reserve promised it.
+    ``extended``: the Pod's extended resources that devices may serve, ``special``: node name → what it needs for them
+    (no entry: its device plugins serve them). ``open``: claims without an allocation, to be allocated together;
+    ``plan`` is None without any. ``found``: node name → allocation finished in this attempt; ``unavailable``: claims
+    (by uid) that some node cannot use; ``reserved``: claim uid → what Reserve promised it. ``scores``: raw scores by
+    row; ``classes_version``: of the classes the plans were made with.
     """
 
     claims: list[ResourceClaim]
-    extended: tuple[str, ...] = ()
+    extended: Extended | None = None
+    special: dict[str, Variant] = field(default_factory=dict)
     held: list[Held] = field(default_factory=list)
     open: list[ResourceClaim] = field(default_factory=list)
     plan: Plan | None = None
     found: dict[str, Allocation] = field(default_factory=dict)
     unavailable: dict[str, ResourceClaim] = field(default_factory=dict)
     reserved: dict[str, AllocationResult] = field(default_factory=dict)
+    scores: NDArray[np.int64] | None = None
+    classes_version: int = 0
+
+    def shape(self, more: Sequence[ResourceClaim] = ()) -> Hashable:
+        """Equal for Pods whose open claims (and ``more``) ask for the same: their specs, never their names."""
+        return self.classes_version, *(msgspec.json.encode(claim.spec.devices) for claim in (*self.open, *more))
+
+    def plan_on(self, node: str) -> Plan | None:
+        """What is to be allocated on a node, None when nothing is."""
+        special = self.special.get(node)
+        return self.plan if special is None else special.plan
+
+    def open_on(self, node: str) -> list[ResourceClaim]:
+        """The claims that ``plan_on`` allocates, in order: the one for extended resources is the last."""
+        special = self.special.get(node)
+        return self.open if special is None else [*self.open, special.claim]
 
 
 def check_requests(claim: ResourceClaim, classes: ClassStore, features: Features) -> Status | None:

@@ -22,14 +22,24 @@ def binding_wait(cycle: Cycle, attempt: ClaimsOfPod, node: str, timeout_s: float
         return None
     claims = cycle.state.devices.claims
     keys = [claim.key for claim in attempt.claims]
+    seen = set(keys)
+
+    def awaited() -> list[str]:
+        """The claim for extended resources has a name only once it is stored, and is known once the watch shows it."""
+        made = None if attempt.extended is None else attempt.extended.created
+        return keys if made is None else [*keys, made.key]
 
     def ready() -> str | None:
         """None: go on waiting; "": all ready; else why not."""
         waiting = False
-        for key in keys:
+        for key in awaited():
             claim = claims.get(key)
-            if claim is None:
+            if claim is None and key in seen:
                 return f"claim {key} is gone while waiting for its binding conditions"
+            if claim is None:
+                waiting = True
+                continue
+            seen.add(key)
             met, failure = binding_state(claim)
             if failure:
                 return failure

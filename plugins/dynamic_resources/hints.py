@@ -12,6 +12,7 @@ from typing import Any
 from scheduler.api.core import Pod
 from scheduler.api.resource import ResourceClaim
 from scheduler.dra.claims import ClaimError, ClaimLookup, claim_names, resolve_claims
+from scheduler.dra.extended import special_owner
 from scheduler.framework.events import Action, Registration, Resource
 
 
@@ -54,7 +55,12 @@ def claim_keys(pod: Pod) -> Iterable[str]:
 
 
 def event_keys(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable[str] | None:
-    """The claim an event speaks of; None when devices came free, which concerns everybody."""
+    """The claim an event speaks of; None when devices came free, which concerns everybody.
+
+    The claim made for extended resources is not named by its Pod, so its deletion concerns everybody, too.
+    """
+    if old is not None and new is None and special_owner(old):
+        return None
     if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
         return None
     claim = new or old
@@ -71,7 +77,8 @@ def _resolves(pod: Pod, lookup: ClaimLookup) -> bool:
 
 def _claim_hint(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None, lookup: ClaimLookup) -> bool:
     if new is None:
-        return old is None or old.status.allocation is not None
+        # The Pod that waits for its own left-over claim to go is told, too; upstream forgets it.
+        return old is None or old.status.allocation is not None or special_owner(old) == pod.uid
     try:
         claims = resolve_claims(pod, lookup)
     except ClaimError:

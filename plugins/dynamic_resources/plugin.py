@@ -9,8 +9,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 import numpy as np
 
+from plugins.dynamic_resources.answers import AnswerCache, Group
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
 from plugins.dynamic_resources.binding import binding_wait
+from plugins.dynamic_resources.extended import Variant, creation, find_extended, variants_of_rows
 from plugins.dynamic_resources.hints import registrations
 from plugins.dynamic_resources.scoring import chosen_score, raw_score
 from scheduler.api.core import Node, Pod
@@ -20,12 +22,12 @@ from scheduler.dra.claims import ClaimError, binding_state, binding_timed_out, h
 from scheduler.dra.features import Features
 from scheduler.dra.rejections import Rejection
 from scheduler.dra.reporter import SILENT, Collector, Reporter
-from scheduler.dra.requests import prepare
+from scheduler.dra.requests import Plan, prepare
 from scheduler.dra.selectors import SelectorCache
-from scheduler.errors import PluginError
+from scheduler.errors import InternalError, PluginError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
-from scheduler.framework.instructions import DeallocateClaim, Instruction, UnreserveClaim, WriteClaim
+from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
 from scheduler.framework.plugin import Handle, PostFilterResult, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, VerdictTable, error, unresolvable, unschedulable
 from scheduler.state.cluster import ClusterState
@@ -52,6 +54,7 @@ class DynamicResources:
         self._filter_timeout_s = float(handle.arguments.get("filterTimeout", FILTER_TIMEOUT_S))
         self._binding_timeout_s = float(handle.arguments.get("bindingTimeout", BINDING_TIMEOUT_S))
         self._selectors = SelectorCache()
+        self._answers = AnswerCache()
         self.verdicts = VerdictTable(NAME)
         self._none = self.verdicts.intern(_UNRESOLVABLE, ("cannot allocate all claims",))
         self._unavailable = self.verdicts.intern(_UNRESOLVABLE, ("resourceclaim not available on the node",))
@@ -76,8 +79,8 @@ class DynamicResources:
             claims = resolve_claims(cycle.pod, devices.claim)
         except ClaimError as problem:
             return PreFilterResult(unresolvable(str(problem)))
-        attempt = ClaimsOfPod(claims, extended=self._extended_resources(cycle))
-        if not claims and not attempt.extended:
+        attempt = ClaimsOfPod(claims, find_extended(cycle, self._new_id), classes_version=devices.classes.version)
+        if not claims and attempt.extended is None:
             return PreFilterResult(SKIP)
         for claim in claims:
             status = self._sort_in(cycle, attempt, claim)
@@ -88,23 +91,10 @@ class DynamicResources:
         cycle.data[NAME] = attempt
         return PreFilterResult(SUCCESS)
 
-    def _extended_resources(self, cycle: Cycle) -> tuple[str, ...]:
-        """Resources the Pod asks for that a device class serves where no device plugin does, sorted."""
+    def _plan_with(self, cycle: Cycle, attempt: ClaimsOfPod) -> Callable[[ResourceClaim], Plan]:
+        """Prepares the open claims together with one more."""
         classes = cycle.state.devices.classes
-        return tuple(
-            name
-            for name, amount in sorted(cycle.info.requests.items())
-            if amount and "/" in name and classes.for_extended_resource(name) is not None
-        )
-
-    def _unserved(self, attempt: ClaimsOfPod, nodes: NodeTable, row: int) -> int:
-        """A node whose device plugins do not offer an extended resource would have to serve it with devices."""
-        for name in attempt.extended:
-            if not nodes.allocatable(name)[row]:
-                return self.verdicts.intern(
-                    _UNRESOLVABLE, (f"extended resource {name} needs DRAExtendedResource, which is not supported",)
-                )
-        return 0
+        return lambda claim: prepare([*attempt.open, claim], classes, self._features, self._selectors)
 
     def _sort_in(self, cycle: Cycle, attempt: ClaimsOfPod, claim: ResourceClaim) -> Status | None:
         """Put a claim among those held or open; a status ends the attempt."""
@@ -136,34 +126,77 @@ class DynamicResources:
         """Search each node's devices, in row order; the first error ends the attempt for all nodes."""
         attempt: ClaimsOfPod = cycle.data[NAME]
         verdicts = np.zeros(len(rows), dtype=np.int64)
-        unserved = [self._unserved(attempt, nodes, row) for row in rows.tolist()] if attempt.extended else ()
-        for place, node in enumerate([nodes.node(row) for row in rows.tolist()]):
-            if unserved and unserved[place]:
-                verdicts[place] = unserved[place]
-                continue
-            unavailable = [held for held in attempt.held if not held.available(node)]
-            for held in unavailable:
+        unavailable = np.zeros(len(rows), dtype=np.bool_)
+        for held in attempt.held:
+            here = held.available_rows(nodes, rows)
+            if not here.all():
                 # Remembered even where the other claims find no devices, so that PostFilter can free them.
                 attempt.unavailable[held.claim.uid] = held.claim
-            verdict = 0
-            if attempt.plan is not None:
-                allocation = self._allocation(cycle, attempt, node)
-                yield from self._search(cycle, allocation, node.name)
-                verdict = self._verdict(allocation.outcome, node.name)
-                if not verdict:
-                    attempt.found[node.name] = allocation
-            if cycle.budget.charge(1):
-                yield
-            verdicts[place] = verdict or (self._unavailable if unavailable else 0)
+                unavailable |= ~here
+        groups = self._groups(cycle, attempt, nodes, rows, verdicts)
+        yield from self._ask(cycle, attempt, groups, nodes, rows)
+        attempt.scores = np.zeros(nodes.capacity, dtype=np.int64)
+        for group in groups:
+            asked = rows[group.places]
+            verdicts[group.places] = group.answers.verdicts[asked]
+            attempt.scores[asked] = group.answers.scores[asked]
+        verdicts[(verdicts == 0) & unavailable] = self._unavailable
         return verdicts
 
-    def _allocation(self, cycle: Cycle, attempt: ClaimsOfPod, node: Node, reporter: Reporter = SILENT) -> Allocation:
+    def _groups(
+        self, cycle: Cycle, attempt: ClaimsOfPod, nodes: NodeTable, rows: Rows, verdicts: Verdicts
+    ) -> list[Group]:
+        """Nodes that have the same to allocate; those refused before any search get their verdict here."""
+        if attempt.extended is None:
+            if attempt.plan is None:
+                return []
+            answers = self._answers.open(attempt.shape(), attempt.plan, cycle.state.devices, nodes)
+            return [Group(np.arange(len(rows)), attempt.plan, answers)]
+        places: dict[Variant | None, list[int]] = {}
+        variants = variants_of_rows(attempt.extended, nodes, rows, self._plan_with(cycle, attempt))
+        for place, (row, variant) in enumerate(zip(rows.tolist(), variants, strict=True)):
+            node = nodes.node(row)
+            refusal = attempt.extended.refusal(node)
+            if refusal:
+                verdicts[place] = self.verdicts.intern(_UNRESOLVABLE, (refusal,))
+                continue
+            if variant is not None:
+                attempt.special[node.name] = variant
+            places.setdefault(variant, []).append(place)
+        groups = []
+        for variant, found in places.items():
+            plan = attempt.plan if variant is None else variant.plan
+            if plan is not None:
+                shape = attempt.shape(() if variant is None else (variant.claim,))
+                answers = self._answers.open(shape, plan, cycle.state.devices, nodes)
+                groups.append(Group(np.array(found, dtype=np.int64), plan, answers))
+        return groups
+
+    def _ask(
+        self, cycle: Cycle, attempt: ClaimsOfPod, groups: Sequence[Group], nodes: NodeTable, rows: Rows
+    ) -> Generator[None, None, None]:
+        """Search the nodes whose answer is not known, in row order."""
+        unknown = [(place, group) for group in groups for place in group.unknown(nodes, rows)]
+        if len(groups) > 1:
+            unknown.sort(key=lambda entry: entry[0])
+        order = rows.tolist()
+        # The table may change at each yield: node objects and versions are taken together beforehand.
+        asked = [(order[place], group) for place, group in unknown]
+        known = [(row, nodes.node(row), int(nodes.static_versions[row]), group) for row, group in asked]
+        for row, node, version, group in known:
+            allocation = self._allocation(cycle, group.plan, node)
+            yield from self._search(cycle, allocation, node.name)
+            verdict = self._verdict(allocation.outcome, node.name)
+            if not verdict:
+                attempt.found[node.name] = allocation
+            group.answers.keep(row, version, verdict, chosen_score(allocation.outcome))
+            if cycle.budget.charge(1):
+                yield
+
+    def _allocation(self, cycle: Cycle, plan: Plan, node: Node, reporter: Reporter = SILENT) -> Allocation:
         devices = cycle.state.devices
         view = devices.slices.view(node)
-        assert attempt.plan is not None
-        return Allocation(
-            attempt.plan, view, devices.ledger.usage(view), self._features, reporter, devices.ledger.holders
-        )
+        return Allocation(plan, view, devices.ledger.usage(view), self._features, reporter, devices.ledger.holders)
 
     def _search(self, cycle: Cycle, allocation: Allocation, node: str) -> Generator[None, None, None]:
         """Run one node's search in slices of the cycle's budget, up to the filter's deadline."""
@@ -213,6 +246,11 @@ class DynamicResources:
             if failure is not None:
                 return PostFilterResult(error(failure))
             return PostFilterResult(unschedulable("deallocation of ResourceClaim completed"))
+        if attempt is not None and attempt.extended is not None and attempt.extended.leftover is not None:
+            failure = yield DeleteClaim(attempt.extended.leftover)
+            if failure is not None:
+                return PostFilterResult(error(failure))
+            return PostFilterResult(unschedulable("deletion of ResourceClaim completed"))
         return PostFilterResult(unschedulable())
 
     def score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Scores:
@@ -222,10 +260,9 @@ class DynamicResources:
         if attempt is None or not self._features.prioritized_list:
             return scores
         held = sum(raw_score(item.claim, item.claim.status.allocation) for item in attempt.held)
-        for place, row in enumerate(rows.tolist()):
-            allocation = attempt.found.get(nodes.node(row).name)
-            scores[place] = held + (0 if allocation is None else chosen_score(allocation.outcome))
-        return scores
+        if attempt.scores is not None:
+            scores = attempt.scores[rows]
+        return scores + held
 
     def normalize(self, cycle: Cycle, nodes: NodeTable, rows: Rows, scores: Scores) -> Scores:
         """The highest raw score becomes 100, others in proportion; all 0 stays 0."""
@@ -235,16 +272,33 @@ class DynamicResources:
     def reserve(self, cycle: Cycle, node: str) -> Status:
         """Promise the node's devices to the open claims, so that the next Pod sees them taken."""
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
-        if attempt is None or not attempt.open:
+        if attempt is None or not attempt.open_on(node):
             return SUCCESS
-        allocation = attempt.found.get(node)
+        allocation = self._found(cycle, attempt, node)
         if allocation is None:
             return error("claim allocation not found for node")
         ledger = cycle.state.devices.ledger
-        for claim, result in zip(attempt.open, allocation.results(self._new_id), strict=True):
+        for claim, result in zip(attempt.open_on(node), allocation.results(self._new_id), strict=True):
             ledger.set_in_flight(claim.uid, claim.key, result)
             attempt.reserved[claim.uid] = result
+        special = attempt.special.get(node)
+        if special is not None:
+            cycle.state.devices.promise_special(cycle.pod.uid, special.claim)
         return SUCCESS
+
+    def _found(self, cycle: Cycle, attempt: ClaimsOfPod, name: str) -> Allocation | None:
+        """The devices of the chosen node: searched in this attempt and still current, or searched now."""
+        found = attempt.found.get(name)
+        nodes = cycle.state.nodes
+        row = nodes.row_of(name)
+        plan = attempt.plan_on(name)
+        if row is None or plan is None:
+            return None
+        allocation = self._allocation(cycle, plan, nodes.node(row))
+        if found is not None and found.same_world(allocation):
+            return found
+        limit = int(self._filter_timeout_s * STEPS_PER_S)
+        return allocation if isinstance(allocation.run(limit or 1 << 62), Allocated) else None
 
     def unreserve(self, cycle: Cycle, node: str) -> Sequence[Instruction]:
         """Give back what was promised; take the Pod out of the claims that list it. Allocations stay."""
@@ -255,12 +309,16 @@ class DynamicResources:
         for uid in attempt.reserved:
             devices.ledger.drop_in_flight(uid)
         attempt.reserved.clear()
+        devices.promise_special(cycle.pod.uid, None)
         newest = [devices.claims.get(claim.key, claim) for claim in attempt.claims]
-        return [
+        steps: list[Instruction] = [
             UnreserveClaim(now, cycle.pod.uid)
             for now, claim in zip(newest, attempt.claims, strict=True)
             if now.uid == claim.uid and now.status.allocation is not None and now.reserved_for(cycle.pod.uid)
         ]
+        if attempt.extended is not None and attempt.extended.created is not None:
+            steps.append(DeleteClaim(attempt.extended.created))
+        return steps
 
     def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Instruction]:
         """Write each claim that is not yet reserved for the Pod, in order; then wait for binding conditions."""
@@ -276,6 +334,10 @@ class DynamicResources:
                 steps.append(WriteClaim(claim, consumer, allocation=promised))
             elif not claim.reserved_for(pod.uid):
                 steps.append(WriteClaim(claim, consumer, expected=claim.status.allocation))
+        special = attempt.special.get(node)
+        if attempt.extended is not None and special is not None:
+            promised = attempt.reserved[special.claim.uid]
+            steps += creation(cycle.state, attempt.extended, special, promised, attempt.reserved)
         if self._features.binding_conditions:
             wait = binding_wait(cycle, attempt, node, self._binding_timeout_s)
             if wait is not None:
@@ -289,6 +351,25 @@ class DynamicResources:
             for uid in attempt.reserved:
                 cycle.state.devices.ledger.drop_in_flight(uid, force=True)
             attempt.reserved.clear()
+            cycle.state.devices.promise_special(cycle.pod.uid, None)
+
+    def verify_caches(self) -> None:
+        """Search again for every answer that is kept. Raises InternalError on a difference. Cost: whole clusters."""
+        nodes, devices = self._state.nodes, self._state.devices
+        for answers in self._answers.all():
+            answers.refresh(devices, nodes)
+            for row in nodes.order().tolist():
+                if answers.static[row] != nodes.static_versions[row]:
+                    continue
+                view = devices.slices.view(nodes.node(row))
+                fresh = Allocation(answers.plan, view, devices.ledger.usage(view), self._features)
+                outcome = fresh.run(int(self._filter_timeout_s * STEPS_PER_S) or 1 << 62)
+                verdict, score = self._verdict(outcome, nodes.name_of(row)), chosen_score(outcome)
+                if (verdict, score) != (answers.verdicts[row], answers.scores[row]):
+                    raise InternalError(
+                        f"the answer kept for node {nodes.name_of(row)} is stale",
+                        (f"kept: {answers.verdicts[row]} {answers.scores[row]}", f"fresh: {verdict} {score}"),
+                    )
 
     def device_reasons(self, cycle: Cycle, node: Node) -> Sequence[Rejection]:
         """Why ``node`` cannot serve the attempt's open claims, device by device: asked only to explain.
@@ -296,10 +377,11 @@ class DynamicResources:
         Looks at the devices as they are now. Cost: one search without shortcuts, bounded.
         """
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
-        if attempt is None or attempt.plan is None:
+        plan = None if attempt is None else attempt.plan_on(node.name)
+        if plan is None:
             return ()
         collector = Collector()
-        allocation = self._allocation(cycle, attempt, node, collector)
+        allocation = self._allocation(cycle, plan, node, collector)
         if allocation.run(10 * STEPS_PER_S) is None:
             allocation.stop()
         return tuple(collector.rejections.values())

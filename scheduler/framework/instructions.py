@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scheduler.api.core import Pod
@@ -39,6 +39,38 @@ class UnreserveClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateClaim:
+    """Create ``claim`` (its name is the beginning of the real one), then store ``allocation`` and ``consumer``.
+
+    ``created`` is told of the stored claim before anything else is written to it.
+    """
+
+    claim: ResourceClaim
+    consumer: ConsumerReference
+    allocation: AllocationResult
+    created: Callable[[ResourceClaim], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteClaim:
+    """Take the finalizer off ``claim`` and delete it, whatever it holds. Done when it is gone already."""
+
+    claim: ResourceClaim
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPodStatus:
+    """Merge the fields that ``status`` answers (asked when it is this one's turn) into the status of ``pod``.
+
+    ``doing`` starts the message of a refusal.
+    """
+
+    pod: Pod
+    status: Callable[[], Mapping[str, object]]
+    doing: str
+
+
+@dataclass(frozen=True, slots=True)
 class WaitUntil:
     """Wait until ``ready`` answers: None to go on waiting, "" for ready, a text for failure.
 
@@ -61,4 +93,6 @@ class BindPod:
     node: str
 
 
-Instruction = WriteClaim | DeallocateClaim | UnreserveClaim | WaitUntil | BindPod
+Instruction = (
+    WriteClaim | DeallocateClaim | UnreserveClaim | CreateClaim | DeleteClaim | PatchPodStatus | WaitUntil | BindPod
+)

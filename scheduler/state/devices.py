@@ -18,6 +18,7 @@ from scheduler.api.resource import AllocationResult, DeviceClass, DeviceTaintRul
 from scheduler.dra.claims import ClaimError, claim_names
 from scheduler.dra.classes import ClassStore
 from scheduler.dra.devices import DeviceKey, PoolKey
+from scheduler.dra.extended import special_owner
 from scheduler.dra.features import Features
 from scheduler.dra.ledger import Ledger
 from scheduler.dra.pools import NodeView
@@ -52,10 +53,34 @@ class DeviceState:
         self.classes = ClassStore()
         self.ledger = Ledger(features.consumable_capacity)
         self.claims: dict[str, ResourceClaim] = {}
+        self._special: dict[str, dict[str, ResourceClaim]] = {}
+        self._special_promised: dict[str, ResourceClaim] = {}
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
         """The newest known version of a claim, None when there is none."""
         return self.claims.get(f"{namespace}/{name}")
+
+    def special_claim_of(self, namespace: str, pod_uid: str) -> ResourceClaim | None:
+        """The claim that was made for a Pod because of its extended resources, None without one."""
+        made = self._special.get(pod_uid, {}).values()
+        return next((claim for claim in made if claim.metadata.namespace == namespace), None)
+
+    def promise_special(self, pod_uid: str, claim: ResourceClaim | None) -> None:
+        """Note the claim that is being made for a Pod's extended resources, stored or not; None: no longer."""
+        if claim is None:
+            self._special_promised.pop(pod_uid, None)
+        else:
+            self._special_promised[pod_uid] = claim
+
+    def _note_special(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        for claim in (old, new):
+            owner = "" if claim is None else special_owner(claim)
+            if not owner or claim is None:
+                continue
+            if claim is new:
+                self._special.setdefault(owner, {})[claim.key] = claim
+            elif self._special.get(owner, {}).pop(claim.key, None) is not None and not self._special[owner]:
+                del self._special[owner]
 
     def apply_claim(self, change: Change) -> list[ClusterEvent]:
         """A change from the watch; one that is not newer than what is known changes nothing."""
@@ -67,6 +92,7 @@ class DeviceState:
                 return []
             del self.claims[old.key]
             self.ledger.remove_claim(old.uid)
+            self._note_special(known, None)
             return [ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, known, None)]
         return self._take(new, ordered=not change.by_list)
 
@@ -84,9 +110,11 @@ class DeviceState:
         events: list[ClusterEvent] = []
         if known is not None and known.uid != claim.uid:
             self.ledger.remove_claim(known.uid)
+            self._note_special(known, None)
             events.append(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, known, None))
             known = None
         self.claims[claim.key] = claim
+        self._note_special(known, claim)
         self.ledger.set_claim(claim, ordered=ordered)
         action = Action.ADD if known is None else Action.UPDATE_OTHER
         return [*events, ClusterEvent(Resource.RESOURCE_CLAIM, action, known, claim)]
@@ -129,8 +157,10 @@ class DeviceState:
         return [claim for claim in found if claim is not None]
 
     def promised(self, pod: Pod) -> list[Promise]:
-        """The Pod's claims whose allocation is in flight."""
-        flying = ((claim, self.ledger.in_flight(claim.uid)) for claim in self.claims_of(pod))
+        """The Pod's claims whose allocation is in flight, the one being made for its extended resources included."""
+        special = self._special_promised.get(pod.uid)
+        claims = self.claims_of(pod) if special is None else [*self.claims_of(pod), special]
+        flying = ((claim, self.ledger.in_flight(claim.uid)) for claim in claims)
         return [Promise(claim, allocation) for claim, allocation in flying if allocation is not None]
 
     def released(self, promised: Iterable[Promise]) -> list[ClusterEvent]:
@@ -183,6 +213,9 @@ class DeviceState:
         """Recompute views and ledger; raise InternalError with the first difference."""
         self.slices.verify()
         self.ledger.verify()
+        special = {claim.key: claim for claim in self.claims.values() if special_owner(claim)}
+        if special != {claim.key: claim for claims in self._special.values() for claim in claims.values()}:
+            raise InternalError("the index of claims made for extended resources differs from the claims")
         for claim in self.allocated():
             entry = self.ledger.entry(claim.uid)
             if entry is None or entry.stored is not claim.status.allocation:

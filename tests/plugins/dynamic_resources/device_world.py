@@ -146,3 +146,15 @@ def sub(name: str, **fields: Any) -> Json:
 def devices_of(allocation: AllocationResult) -> list[str]:
     """pool/device of each result."""
     return [f"{result.pool}/{result.device}" for result in allocation.devices.results]
+
+
+def allocation_of(device: str, pool: str = "node-1", **fields: Any) -> Json:
+    """status.allocation with one device."""
+    result = {"request": "req", "driver": DRIVER, "pool": pool, "device": device} | fields
+    return {"devices": {"results": [result]}}
+
+
+def on_node(name: str) -> Json:
+    """The node selector of an allocation that can be used on one node."""
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]}}
