@@ -6,7 +6,8 @@ exp(a, f, n) there are a, a*f, ... n of them, and +Inf.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,8 +19,12 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from scheduler import __version__
+from scheduler.api.kinds import Kind
+from scheduler.edge.reflector import Counters
 
 ATTEMPTS_LABEL_MAX = 15
 QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -33,6 +38,42 @@ def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
 def attempts_label(attempts: int) -> str:
     """1..14 as they are, then ``15+``."""
     return str(attempts) if attempts < ATTEMPTS_LABEL_MAX else f"{ATTEMPTS_LABEL_MAX}+"
+
+
+class Watched(Protocol):
+    """A reflector, as far as metrics read it."""
+
+    kind: Kind
+    counters: Counters
+
+
+class Dropping(Protocol):
+    """An event recorder, as far as metrics read it."""
+
+    dropped: int
+
+
+class _Readings(Collector):
+    """Numbers that others count anyway, read off when somebody asks."""
+
+    def __init__(self, watched: Sequence[Watched], recorder: Dropping) -> None:
+        self._watched, self._recorder = watched, recorder
+
+    def collect(self) -> Iterator[Metric]:
+        columns = (
+            ("dra_scheduler_lists", "Complete lists; more than one per kind means gaps in its watch.", "lists"),
+            ("dra_scheduler_watches", "Watch streams opened.", "watches"),
+            ("dra_scheduler_watch_events", "Watch events taken in.", "events"),
+            ("dra_scheduler_watch_failures", "Lists and watches that failed and were retried.", "failures"),
+        )
+        for name, text, field in columns:
+            family = CounterMetricFamily(name, text, labels=["resource"])
+            for reflector in self._watched:
+                family.add_metric([reflector.kind.resource], getattr(reflector.counters, field))
+            yield family
+        dropped = CounterMetricFamily("dra_scheduler_events_dropped", "Events that were never written.")
+        dropped.add_metric([], self._recorder.dropped)
+        yield dropped
 
 
 class Metrics:
@@ -211,15 +252,14 @@ class Metrics:
             "From the status write until the claim watch has passed it.",
             exponential(0.001, 2, 15),
         )
-        self.watch_failures = self._counter(
-            "dra_scheduler_watch_failures_total", "Lists and watches that failed and were retried.", "resource"
-        )
-        self.relists = self._counter("dra_scheduler_relists_total", "Lists after the first one.", "resource")
-        self.events_dropped = self._counter("dra_scheduler_events_dropped_total", "Events that were never written.")
         self.loop_age = self._gauge("dra_scheduler_loop_beat_age_seconds", "Seconds since the loop last turned.")
         self.plugin_errors = self._counter(
             "dra_scheduler_plugin_errors_total", "Attempts that a plugin's failure cost.", "plugin", "extension_point"
         )
+
+    def read_from(self, watched: Iterable[Watched], recorder: Dropping) -> None:
+        """Show the counters of these reflectors and this recorder too. Call it once."""
+        self.registry.register(_Readings(tuple(watched), recorder))
 
     def attempt(self, result: str, profile: str, duration_s: float) -> None:
         """An attempt ended: scheduled, unschedulable or error."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler.api.kinds import RESOURCE_CLAIM
 from scheduler.edge.metrics import Metrics, attempts_label, exponential
+from scheduler.edge.reflector import Counters
 
 
 def families(metrics: Metrics) -> dict[str, tuple[str, set[str]]]:
@@ -69,3 +71,22 @@ def test_two_schedulers_in_one_process() -> None:
     first.binds.labels("bound").inc()
     assert 'dra_scheduler_bind_results_total{result="bound"} 1.0' in first.render()[0].decode()
     assert 'result="bound"' not in second.render()[0].decode()
+
+
+def test_readings_of_watches_and_events() -> None:
+    """What reflectors and the recorder count is shown as it is when somebody asks."""
+
+    class Reflector:
+        kind = RESOURCE_CLAIM
+        counters = Counters(lists=1, watches=2, events=3, failures=4)
+
+    class Recorder:
+        dropped = 5
+
+    metrics, reflector, recorder = Metrics(), Reflector(), Recorder()
+    metrics.read_from([reflector], recorder)
+    reflector.counters.events = 30
+    text = metrics.render()[0].decode()
+    assert 'dra_scheduler_watch_events_total{resource="resourceclaims.resource.k8s.io"} 30.0' in text
+    assert 'dra_scheduler_watch_failures_total{resource="resourceclaims.resource.k8s.io"} 4.0' in text
+    assert "dra_scheduler_events_dropped_total 5.0" in text
