@@ -92,6 +92,7 @@ class Replica:
         gate: WriteGate = self.elector or OpenGate()
         async with ApiClient(self.access, gate=gate, observe=self._observe) as client:
             service = self._service(client)
+            self.metrics.read_from(service.reflectors.values(), service.recorder)
             server = await self._serve(client, service)
             beating = asyncio.create_task(self._keep_beating())
             if self.access.renewable:
