@@ -19,12 +19,13 @@ from scheduler.api.core import Node, Pod
 from scheduler.api.resource import ConsumerReference, ResourceClaim
 from scheduler.dra.allocator import Allocated, Allocation, Fatal, NodeError, Outcome, Timeout
 from scheduler.dra.claims import ClaimError, binding_state, binding_timed_out, has_binding_conditions, resolve_claims
+from scheduler.dra.devices import DeviceKey
 from scheduler.dra.features import Features
 from scheduler.dra.rejections import Rejection
 from scheduler.dra.reporter import SILENT, Collector, Reporter
 from scheduler.dra.requests import Plan, prepare
 from scheduler.dra.selectors import SelectorCache
-from scheduler.errors import InternalError, PluginError
+from scheduler.errors import ClusterError, InternalError, PluginError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
 from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
@@ -325,6 +326,7 @@ class DynamicResources:
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         if attempt is None:
             return ()
+        self._check_devices(cycle, attempt, node)
         pod = cycle.pod
         consumer = ConsumerReference("", "pods", pod.metadata.name, pod.uid)
         steps: list[Instruction] = []
@@ -343,6 +345,19 @@ class DynamicResources:
             if wait is not None:
                 steps.append(wait)
         return steps
+
+    def _check_devices(self, cycle: Cycle, attempt: ClaimsOfPod, name: str) -> None:
+        """Before devices are written they must still be there; upstream does not look. Raises ClusterError."""
+        nodes = cycle.state.nodes
+        row = nodes.row_of(name)
+        if row is None or not attempt.reserved:
+            return
+        known = cycle.state.devices.slices.view(nodes.node(row)).positions
+        for allocation in attempt.reserved.values():
+            for result in allocation.devices.results:
+                key = DeviceKey(result.driver, result.pool, result.device)
+                if key not in known:
+                    raise ClusterError(f"device {key} went away while it was being allocated")
 
     def bound(self, cycle: Cycle, node: str) -> None:
         """Everything is written: what was in flight is in the store now."""
