@@ -21,11 +21,13 @@ from e2e.scheduler import SchedulerProcess, condition
 from e2e.waiting import eventually
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
 from scheduler.api.resource import ConsumerReference
+from scheduler.dra.extended import special_claim
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.binder import Binder
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import from_kubeconfig
+from scheduler.edge.pod_claims import PodClaims
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 ACCOUNT = ("dra-scheduler", "dra-scheduler")
@@ -121,7 +123,7 @@ async def use_every_ordinary_right(api: Api) -> None:
 
 
 async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) -> None:
-    """Reading back after conflicts, and asking who may see /metrics, through the scheduler's own edge."""
+    """Reading back after conflicts, claims of our own, and who may see /metrics, through the scheduler's own edge."""
     await api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "prometheus"}}, NS)
     token = await asyncio.to_thread(plane.service_account_token, NS, "prometheus")
     async with ApiClient(await from_kubeconfig(str(kubeconfig))) as client:
@@ -142,6 +144,8 @@ async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) 
         consumer = ConsumerReference(resource="pods", name=waiting.metadata.name, uid=waiting.uid)
         kept = await ClaimWriter(client).reserve(old, consumer)
         assert kept.reserved_for(waiting.uid)
+        own = PodClaims(client, ClaimWriter(client))
+        await own.delete(await own.create(special_claim(waiting, "temporary")))
 
 
 def _reader_binding() -> Object:

@@ -8,12 +8,13 @@ Source: kube-scheduler 1.37, DefaultBinder and DynamicResources; the API convent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from scheduler.api.core import Pod
+from scheduler.api.kinds import Kind
 from scheduler.api.resource import FINALIZER, AllocationResult, ConsumerReference, ResourceClaim
 
 JSON = "application/json"
@@ -44,6 +45,30 @@ def claim_finalizer_patch(claim: ResourceClaim) -> bytes:
     """Merge patch of the claim: its finalizers plus the one that keeps an allocated claim from vanishing."""
     finalizers = [*claim.metadata.finalizers, FINALIZER]
     return _encode({"metadata": {**_precondition(claim), "finalizers": finalizers}})
+
+
+def claim_release_patch(claim: ResourceClaim) -> bytes:
+    """Merge patch of the claim: its finalizers without ours."""
+    finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
+    return _encode({"metadata": {**_precondition(claim), "finalizers": finalizers}})
+
+
+def claim_body(kind: Kind, claim: ResourceClaim, name: str) -> bytes:
+    """A claim to create: metadata and spec of ``claim`` under ``name``."""
+    meta = claim.metadata
+    metadata = {
+        "name": name,
+        "generateName": meta.name,
+        "namespace": meta.namespace,
+        "annotations": meta.annotations,
+        "ownerReferences": meta.ownerReferences,
+    }
+    return _encode({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": claim.spec})
+
+
+def delete_options(uid: str) -> bytes:
+    """The body of a DELETE that hits only the object with this uid."""
+    return _encode({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
 
 
 def claim_allocation_patch(
@@ -118,6 +143,11 @@ def pod_condition_patch(
 def pod_nomination_patch(pod: Pod, node_name: str) -> bytes:
     """Strategic merge patch of the Pod's status: nominatedNodeName alone; "" clears it."""
     return _encode({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node_name or None}})
+
+
+def pod_status_patch(pod: Pod, status: Mapping[str, object]) -> bytes:
+    """Merge patch of the Pod's status with these fields; lists are replaced."""
+    return _encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
 
 
 class ObjectReference(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,6 +30,7 @@ from scheduler.edge.client import ApiClient
 from scheduler.edge.commit import Committer
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.loop import SchedulingLoop
+from scheduler.edge.pod_claims import PodClaims
 from scheduler.edge.reconcile import Reconciler
 from scheduler.edge.reflector import BadObject, Reflector
 from scheduler.edge.reports import AttemptReports, Log
@@ -99,9 +100,11 @@ class Service:
         self.status = StatusWriter(client, on_trouble=self._trouble)
         self.reflectors = {kind.name: self._reflector(kind) for kind in _KINDS}
         reports = AttemptReports(self.recorder, self.status, meter, log, instance)
+        writer = ClaimWriter(client)
         self.committer = Committer(
             self.state,
-            ClaimWriter(client),
+            writer,
+            PodClaims(client, writer),
             Binder(client),
             self.reflectors[RESOURCE_CLAIM.name],
             self._own_events,

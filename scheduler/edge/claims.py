@@ -167,6 +167,13 @@ def deallocation_plan(pod_uid: str, expected: AllocationResult | None) -> Plan:
     return plan
 
 
+def release_plan(now: ResourceClaim) -> Write | None:
+    """Take our finalizer off, so that the claim can be deleted."""
+    if FINALIZER not in now.metadata.finalizers:
+        return None
+    return Write("remove finalizer from claim", bodies.claim_release_patch(now), "")
+
+
 class ClaimWriter:
     """All writes of claims go through one of these, so that the lanes hold. Returns the claim as the server has it.
 
@@ -273,6 +280,13 @@ class ClaimWriter:
                 return await self._until_done(lane, known, deallocation_plan(only_consumer or "", expected))
             except ClaimGoneError:
                 return None
+
+    async def release(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take our finalizer off, whatever the claim holds; ClaimGoneError when it is gone. Idempotent."""
+        async with self._lane(claim) as lane:
+            # Read first: the claim we know may be older than our own writes.
+            lane.newest = await self._read(claim)
+            return await self._until_done(lane, lane.newest, release_plan)
 
     @asynccontextmanager
     async def _lane(self, claim: ResourceClaim, reservation: _Reservation | None = None) -> AsyncIterator[_Lane]:

@@ -23,8 +23,11 @@ from scheduler.errors import InternalError, SchedulerError
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.instructions import (
     BindPod,
+    CreateClaim,
     DeallocateClaim,
+    DeleteClaim,
     Instruction,
+    PatchPodStatus,
     UnreserveClaim,
     WaitUntil,
     WriteClaim,
@@ -51,6 +54,14 @@ class ClaimWrites(Protocol):
     async def deallocate(
         self, claim: ResourceClaim, pod_uid: str = "", expected: AllocationResult | None = None
     ) -> ResourceClaim | None: ...
+
+
+class PodClaimWrites(Protocol):
+    """What the committer needs for claims that we make ourselves."""
+
+    async def create(self, claim: ResourceClaim) -> ResourceClaim: ...
+    async def delete(self, claim: ResourceClaim) -> None: ...
+    async def patch_status(self, instruction: PatchPodStatus) -> None: ...
 
 
 class Binds(Protocol):
@@ -102,6 +113,7 @@ class Committer:
         self,
         state: ClusterState,
         claims: ClaimWrites,
+        pod_claims: PodClaimWrites,
         binder: Binds,
         revisions: Revisions,
         on_events: Callable[[Iterable[ClusterEvent]], None],
@@ -109,7 +121,8 @@ class Committer:
         verify_timeout_s: float = 10.0,
         sleep: Callable[[float], object] = asyncio.sleep,
     ) -> None:
-        self.state, self.claims, self.binder, self.revisions = state, claims, binder, revisions
+        self.state, self.claims, self.pod_claims = state, claims, pod_claims
+        self.binder, self.revisions = binder, revisions
         self.on_events = on_events
         self.verify_timeout_s = verify_timeout_s
         self._sleep = sleep
@@ -160,11 +173,12 @@ class Committer:
             instructions: Sequence[Instruction] = call(plugin, "PreBind", plugin.pre_bind, placed.cycle, placed.node)
             for instruction in instructions or ():
                 self._still_wanted(placed.pod)
-                if isinstance(instruction, WriteClaim) and instruction.allocation is not None:
+                if isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None:
                     self._devices_there(placed, instruction.claim.key, instruction.allocation)
                 with _prefixed(f'running PreBind plugin "{plugin.name}": '):
                     claim = await self._perform(placed.pod, instruction)
-                if claim is not None and isinstance(instruction, WriteClaim) and instruction.allocation is not None:
+                gave = isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None
+                if claim is not None and gave:
                     written.append(claim)
 
     async def _perform(self, pod: Pod, instruction: Instruction) -> ResourceClaim | None:
@@ -174,6 +188,16 @@ class Committer:
             return self._learn(await self.claims.deallocate(instruction.claim, pod.uid))
         if isinstance(instruction, UnreserveClaim):
             return self._learn(await self.claims.unreserve(instruction.claim, instruction.pod_uid))
+        if isinstance(instruction, CreateClaim):
+            stored = await self.pod_claims.create(instruction.claim)
+            instruction.created(stored)
+            return self._learn(await self.claims.allocate(stored, instruction.allocation, instruction.consumer))
+        if isinstance(instruction, DeleteClaim):
+            await self.pod_claims.delete(instruction.claim)
+            return None
+        if isinstance(instruction, PatchPodStatus):
+            await self.pod_claims.patch_status(instruction)
+            return None
         if isinstance(instruction, WaitUntil):
             await self._wait(pod, instruction)
             return None

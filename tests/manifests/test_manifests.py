@@ -156,6 +156,8 @@ def test_rights_are_exactly_the_calls_that_are_made() -> None:
         ("pods/status", "patch"),
         ("resourceclaims.resource.k8s.io", "get"),
         ("resourceclaims.resource.k8s.io", "patch"),
+        ("resourceclaims.resource.k8s.io", "create"),
+        ("resourceclaims.resource.k8s.io", "delete"),
         ("resourceclaims/status.resource.k8s.io", "patch"),
         ("resourceclaims/binding.resource.k8s.io", "patch"),
         ("events.events.k8s.io", "create"),
