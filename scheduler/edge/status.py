@@ -18,13 +18,26 @@ from scheduler.api.bodies import STRATEGIC_MERGE_PATCH, pod_condition_patch, pod
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD
 from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.edge.backoff import Backoff
 from scheduler.edge.client import RETRY_FACTOR, RETRY_FIRST_S, RETRY_JITTER, TRIES_MAX, ApiClient, Sleep
-from scheduler.edge.errors import AnswerLost, Conflict, Invalid, NotFound, NotLeading
+from scheduler.edge.errors import (
+    AnswerLost,
+    ApiUnavailable,
+    Conflict,
+    Invalid,
+    NotFound,
+    NotLeading,
+    ServerError,
+    TooManyRequests,
+)
 from scheduler.edge.times import rfc3339_now
 from scheduler.errors import ClusterError
 
 WORKERS = 8
 REMEMBERED_MAX = 50_000
+AWAY_TRIES_MAX = 14
+AWAY_PAUSE_MAX_S = 10.0
+"""A server that is away is asked for about a minute; then the Pod's next attempt says it."""
 POD_SCHEDULED = "PodScheduled"
 
 
@@ -76,6 +89,7 @@ class StatusWriter:
         self._on_trouble, self._workers = on_trouble, workers
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
         self._busy: set[str] = set()
+        self._dropped: set[str] = set()
         self._written: OrderedDict[str, tuple[_Wish, int]] = OrderedDict()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -98,6 +112,8 @@ class StatusWriter:
         """The Pod is bound or gone: whatever waits to be said about it is no longer true."""
         self._wishes.pop(pod_uid, None)
         self._written.pop(pod_uid, None)
+        if pod_uid in self._busy:
+            self._dropped.add(pod_uid)
 
     @property
     def waiting(self) -> int:
@@ -159,6 +175,7 @@ class StatusWriter:
                 await self._write(wish)
             finally:
                 self._busy.discard(uid)
+                self._dropped.discard(uid)
                 self._wake.set()
 
     def _next(self) -> _Wish | None:
@@ -175,21 +192,33 @@ class StatusWriter:
         pod = wish.pod
         path = POD.path(pod.metadata.namespace, pod.metadata.name, "status")
         body = self._body(wish)
-        for attempt in range(TRIES_MAX):
+        away = Backoff(self._rng, first_s=0.1, max_s=AWAY_PAUSE_MAX_S, jitter=RETRY_JITTER)
+        attempt = 0
+        for _ in range(AWAY_TRIES_MAX):
+            if pod.uid in self._dropped:
+                return
             try:
                 answer = await self._client.call("PATCH", path, body, STRATEGIC_MERGE_PATCH)
                 self._remember(wish, answer.body)
                 return
-            except (NotFound, Invalid, NotLeading):
-                return  # the Pod is gone or another one, or we are no longer asked
+            except (NotFound, NotLeading):
+                return  # the Pod is gone, or we are no longer asked
             except (Conflict, AnswerLost) as error:
-                if attempt + 1 == TRIES_MAX or pod.uid in self._wishes:
+                attempt += 1
+                if attempt == TRIES_MAX or pod.uid in self._wishes:
                     self._failed(error)
                     return
-                pause_s = RETRY_FIRST_S * RETRY_FACTOR**attempt
+                pause_s = RETRY_FIRST_S * RETRY_FACTOR ** (attempt - 1)
                 await self._sleep(pause_s * (1.0 + RETRY_JITTER * self._rng.random()))
-            except ClusterError as error:
+            except (ServerError, ApiUnavailable, TooManyRequests) as error:
+                # Unsaid, the Pod would wait without a word until its next attempt, which may be minutes away.
                 self._failed(error)
+                if pod.uid in self._wishes:
+                    return
+                await self._sleep(away.next_s())
+            except ClusterError as error:
+                if not (isinstance(error, Invalid) and "metadata.uid" in error.message):  # else another Pod's by now
+                    self._failed(error)
                 return
 
     def _failed(self, error: ClusterError) -> None:

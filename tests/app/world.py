@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from scheduler.app.service import Service
 from scheduler.config import load_config
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import insecure
+from scheduler.embedded.faults import Fault
 from scheduler.embedded.server import EmbeddedServer
 from scheduler.queue.pod import Place
 
@@ -117,9 +118,16 @@ class World:
 
 
 @asynccontextmanager
-async def world(objects: list[Object], config: str = "", **options: Any) -> AsyncIterator[World]:
-    """Load ``objects``, start the service, give it to the test, and stop everything."""
+async def world(
+    objects: list[Object], config: str = "", *, faults: Sequence[Fault] = (), **options: Any
+) -> AsyncIterator[World]:
+    """Load ``objects``, start the service, give it to the test, and stop everything.
+
+    ``faults`` are in force from the first LIST on.
+    """
     server = EmbeddedServer()
+    for fault in faults:
+        server.faults.add(fault)
     url = await server.start()
     counts, log = Counts(), Lines()
     try:
