@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import datetime
 import ssl
 import sys
 from pathlib import Path
@@ -11,9 +12,32 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from kubernetes_asyncio.config import incluster_config
 
 from scheduler.edge.credentials import Access, find_access, from_kubeconfig
 from scheduler.errors import ConfigError
+
+
+def self_signed_authority() -> bytes:
+    """A certificate that can serve as an authority, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
 
 
 def write_kubeconfig(path: Path, user: dict[str, Any], server: str = "https://host:6443/prefix") -> Path:
@@ -96,6 +120,35 @@ async def test_broken_client_certificate(tmp_path: Path) -> None:
     wrong = {"client-certificate-data": base64.b64encode(b"no pem").decode(), "client-key-data": "bm8="}
     with pytest.raises(ConfigError, match="kubeconfig"):
         await from_kubeconfig(str(write_kubeconfig(tmp_path / "k", wrong)))
+
+
+async def test_inside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Address from the environment, authority and token from the mounted files; the rotated token is picked up."""
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("first\n")
+    authority.write_bytes(self_signed_authority())
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    access = await find_access()
+    assert access.server == "https://10.0.0.1:443"
+    assert access.tls is not None
+    assert access.tls.verify_mode == ssl.CERT_REQUIRED
+    assert len(access.tls.get_ca_certs()) == 1
+    assert access.authorization() == "Bearer first"
+    token.write_text("second")
+    access.forget_token()
+    assert access.authorization() == "Bearer second"
+
+
+async def test_neither_file_nor_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error says that both were looked for."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="not inside a cluster"):
+        await find_access()
 
 
 async def test_missing_and_broken_files(tmp_path: Path) -> None:
