@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.nodes import Node
-from scheduler.cel.values import NONE, MapValue, OptionalValue, Uint, format_float, some, type_name
+from scheduler.cel.values import NONE, MapValue, OptionalValue, QuantitySum, Uint, format_float, some, type_name
 
 if TYPE_CHECKING:
     from scheduler.cel.frame import Frame
@@ -271,4 +271,6 @@ _GO_TYPES: Final = {
 
 def go_type(value: Any) -> str:
     """The Go type upstream prints with %T."""
+    if type(value) is QuantitySum:
+        return "*cel.Quantity"
     return _GO_TYPES.get(type_name(value), type_name(value))
