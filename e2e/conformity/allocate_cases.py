@@ -14,15 +14,6 @@ ALPHA = {
     "skips": "OptionalNodeOperations",
     "fraction": "FractionalCapacityRange",
 }
-DEFAULT_GATES = (
-    "AdminAccess",
-    "PrioritizedList",
-    "PartitionableDevices",
-    "DeviceTaints",
-    "DeviceBindingAndStatus",
-    "ConsumableCapacity",
-    "DeviceTaintRules",
-)
 
 
 def allocate_cases(seed: int, count: int) -> Iterator[Json]:
@@ -40,7 +31,7 @@ def _case(draw: Draw, name: str) -> Json:
         "node": _node(draw),
         "classes": asks.classes(draw),
         "slices": slices,
-        "claims": [asks.claim(draw, f"claim-{number}") for number in range(draw.of(1, 1, 1, 1, 1, 2, 2))],
+        "claims": [asks.claim(draw, f"claim-{number}") for number in range(draw.of(1, 1, 1, 1, 1, 1, 1, 2, 2, 3))],
         "allocated": inventory.holders(draw, slices),
     }
     rules = inventory.taint_rules(draw)
@@ -66,8 +57,8 @@ def _features(draw: Draw) -> Json | None:
     for theme, gate in ALPHA.items():
         if draw.has(theme) and draw.chance(92):
             features[gate] = True
-    if draw.has("gates"):
-        features[draw.choice(DEFAULT_GATES)] = False
+    if draw.gate_off:
+        features[draw.gate_off] = False
         if features.get("ConsumableCapacity") is False or features.get("PartitionableDevices") is False:
             # The gate library refuses a gate whose requirement is off.
             features.pop("FractionalCapacityRange" if "ConsumableCapacity" in features else "CompatibilityGroups", None)

@@ -34,7 +34,8 @@ def claim(draw: Draw, name: str) -> Json:
     """One claim of one to three requests."""
     requests = [_request(draw, f"req-{number}") for number in range(draw.of(1, 1, 1, 1, 1, 2, 3))]
     devices: Json = {"requests": requests}
-    constraints = [_constraint(draw, requests) for _ in range(draw.of(1, 1, 1, 2))] if draw.chance(34) else []
+    constrained = draw.chance(60 if draw.has("list_attributes") else 30)
+    constraints = [_constraint(draw, requests) for _ in range(draw.of(1, 1, 1, 2))] if constrained else []
     if draw.has("derived"):
         constraints += _derive(draw, requests)
     if constraints:
@@ -53,7 +54,7 @@ def _request(draw: Draw, name: str) -> Json:
     exactly = _asked(draw)
     if draw.chance(9):
         exactly["adminAccess"] = True
-    elif draw.chance(1):
+    elif draw.chance(20 if draw.gate_off == "AdminAccess" else 1):
         exactly["adminAccess"] = False
     return {"name": name, "exactly": exactly}
 
@@ -68,12 +69,13 @@ def _asked(draw: Draw, choice: bool = False) -> Json:
     elif draw.has("many"):
         asked["count"] = draw.of(1, 2, 4, 8, 12, 16, 20, 31, 32, 33) if draw.chance(70) else 1
     else:
-        asked["count"] = draw.of(1, 1, 1, 1, 1, 1, 2, 2, 3) if not choice else draw.of(1, 1, 1, 2, 3, 5, 33)
+        asked["count"] = draw.of(1, 1, 1, 1, 1, 1, 2, 2, 3, 3) if not choice else draw.of(1, 1, 1, 2, 3, 5, 33)
     if draw.chance(45 if draw.has("cel_errors") else 22):
         asked["selectors"] = [{"cel": {"expression": _expression(draw)}} for _ in range(draw.of(1, 1, 1, 2))]
     if draw.has("taints") and draw.chance(60):
         asked["tolerations"] = [_toleration(draw) for _ in range(draw.of(1, 1, 2))]
-    if draw.has("capacity") and draw.chance(35):
+    # Without the gate a capacity request ends everything at once; few of those are enough.
+    if draw.has("capacity") and draw.chance(8 if draw.gate_off == "ConsumableCapacity" else 38):
         names = draw.of(("mem",), ("mem",), ("cores",), ("mem", "cores"))
         asked["capacity"] = {"requests": {name: _amount(draw) for name in names}}
     return asked
@@ -153,7 +155,7 @@ def _toleration(draw: Draw) -> Json:
 
 def _attribute(draw: Draw) -> str:
     domain = draw.driver()
-    return draw.of(f"{domain}/numa", f"{domain}/numa", f"{domain}/kind", f"{domain}/release", ROOT)
+    return draw.of(f"{domain}/numa", f"{domain}/numa", f"{domain}/kind", f"{domain}/release", ROOT, ROOT)
 
 
 def _constraint(draw: Draw, requests: list[Json]) -> Json:

@@ -41,6 +41,22 @@ _IN_CLAIMS = {
     "derived attributes": '"derivedAttributes"',
     "claim configs": '"opaque"',
 }
+_OTHERS = (
+    "class configs",
+    "devices in use",
+    "shares in use",
+    "admin access in use",
+    "taint rules",
+    "several claims",
+    "two drivers",
+    "equal pool names",
+    "old generations",
+    "incomplete pool",
+    "invalid pool",
+    "count > 1",
+    "count > 4",
+    "a default gate off",
+)
 _ERRORS = {
     "error: CEL": "CEL ",
     "error: derived attribute": "derived attribute",
@@ -136,6 +152,20 @@ class Coverage:
             name = next((name for name, text in _ERRORS.items() if text in error), f"error: other: {error[:60]}")
             self.errors[name] += 1
 
+    @property
+    def allocatable(self) -> float:
+        """The part of all cases that upstream could allocate."""
+        return self.solved["(all)"] / max(1, self.cases["(all)"])
+
+    def thin(self, least: int) -> list[str]:
+        """Features that fewer than ``least`` cases have, or only solvable or only unsolvable ones."""
+        features = [*_IN_SLICES, *_IN_CLAIMS, *_OTHERS, *(f"gate {gate}" for gate in ALPHA.values())]
+        return [
+            name
+            for name in features
+            if self.cases[name] < least or not 0 < self.solved[name] < self.cases[name]
+        ]
+
     def rows(self) -> list[tuple[str, int, int]]:
         """(feature, cases, allocatable ones), most frequent first."""
         return [(name, count, self.solved[name]) for name, count in self.cases.most_common()]
@@ -146,7 +176,7 @@ class CelCoverage:
 
     def __init__(self, functions: frozenset[str]) -> None:
         self.calls: Counter[str] = Counter(dict.fromkeys(functions, 0))
-        self.errors: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter(dict.fromkeys(CEL_ERRORS, 0))
         self._functions = functions
 
     def add(self, case: Json, upstream: Json) -> None:
@@ -172,6 +202,7 @@ CEL_ERRORS = {
     "compile: literal out of range or unreadable": r"^compile: .*(invalid \w+ (literal|argument))",
     "compile: format clause": r"^compile: .*(formatting|string\.format)",
     "compile: constant expression fails": r"^compile: program instantiation failed",
+    "runtime: inside upstream": r"(internal error|runtime error|qualifier type|unknown type|unhashable)",
     "runtime: no such key": r"no such key",
     "runtime: no such overload": r"no such overload",
     "runtime: overflow": r"overflow",
@@ -181,12 +212,12 @@ CEL_ERRORS = {
     "runtime: empty optional": r"optional.none",
     "runtime: empty list": r"called on empty list",
     "runtime: regular expression": r"error parsing regexp",
-    "runtime: semver text": r"(Version|Major|Minor|Patch|Prerelease|Invalid character)",
-    "runtime: address text": r"(IP [Aa]ddress|network address|CIDR)",
+    "runtime: semver text": r"(Version|Major|Minor|Patch|PreRelease|Prerelease|Invalid character)",
+    "runtime: address text": r"(IP [Aa]ddress|IPv6 address|network address|CIDR)",
     "runtime: quantity text or value": r"(quantities must match|value to integer|unable to parse quantity)",
     "runtime: conversion": r"(strconv|type conversion|conversion error|parsing|unsupported|invalid UTF|URL parse)",
     "runtime: time zone or time": r"(time zone|timestamp|duration)",
-    "runtime: inside upstream": r"(runtime error|qualifier type|unknown type|unhashable)",
+    "runtime: values without order": r"(NaN values|must be comparable|same type)",
 }
 
 

@@ -21,26 +21,43 @@ ROOT = "c.example.com/root"
 THEMES = {
     "capacity": 30,
     "counters": 28,
-    "taints": 26,
+    "taints": 23,
     "binding": 14,
     "many": 8,
-    "broken_pools": 24,
+    "broken_pools": 27,
     "placement": 30,
-    "cel_errors": 20,
+    "cel_errors": 15,
     "list_attributes": 14,
     "derived": 14,
     "groups": 13,
     "skips": 13,
     "fraction": 14,
-    "gates": 11,
+    "gates": 14,
     "one_driver": 35,
+}
+DEFAULT_GATES = (
+    "AdminAccess",
+    "PrioritizedList",
+    "PartitionableDevices",
+    "DeviceTaints",
+    "DeviceBindingAndStatus",
+    "ConsumableCapacity",
+    "DeviceTaintRules",
+)
+THEME_GATES = {
+    "capacity": "ConsumableCapacity",
+    "counters": "PartitionableDevices",
+    "taints": "DeviceTaints",
+    "binding": "DeviceBindingAndStatus",
 }
 
 
 class Draw(random.Random):
-    """A seeded source of small choices; ``themes`` is drawn anew for each case."""
+    """A seeded source of small choices; ``themes`` and ``gate_off`` are drawn anew for each case."""
 
     themes: frozenset[str] = frozenset()
+    # The default gate that is off in this case, "" for none.
+    gate_off: str = ""
 
     def chance(self, percent: int) -> bool:
         """True in ``percent`` of 100 draws."""
@@ -66,6 +83,12 @@ class Draw(random.Random):
         if "fraction" in themes:
             themes.add("capacity")
         self.themes = frozenset(themes)
+        self.gate_off = self._gate_off() if "gates" in themes else ""
+
+    def _gate_off(self) -> str:
+        """A gate whose feature the case has, more often than not."""
+        telling = [gate for theme, gate in THEME_GATES.items() if self.has(theme)]
+        return self.choice(telling) if telling and self.chance(60) else self.choice(DEFAULT_GATES)
 
     def driver(self) -> str:
         """One of the drivers, mostly the first."""

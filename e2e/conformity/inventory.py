@@ -37,8 +37,9 @@ def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
     result: list[Json] = []
     first = 0
     for _ in range(count):
-        size = draw.of(8, 12, 20) if draw.has("many") else draw.of(1, 2, 3, 3, 4, 5)
-        if draw.has("broken_pools") and draw.chance(30):
+        elsewhere = False
+        size = draw.of(8, 12, 20) if draw.has("many") else draw.of(2, 3, 3, 4, 5, 6)
+        if draw.has("broken_pools") and draw.chance(38):
             first = max(0, first - 1)
         spec: Json = {
             "driver": driver,
@@ -48,11 +49,15 @@ def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
         first += size
         if draw.has("broken_pools") and draw.chance(10):
             spec["pool"]["generation"] = draw.of(1, 2, 3)
+            elsewhere = draw.chance(50)
         if draw.has("skips") and draw.chance(55):
             spec["skipNodeOperations"] = draw.of(
                 ["*"], ["NodePrepareResources", "NodeUnprepareResources"], ["NodeUnprepareResources"]
             )
-        _place(draw, spec)
+        if elsewhere:
+            spec["nodeName"] = OTHER_NODE
+        else:
+            _place(draw, spec)
         result.append({"metadata": {}, "spec": spec})
     if counted:
         spec = {
@@ -152,10 +157,13 @@ def _attributes(draw: Draw, driver: str) -> Json:
         attributes[f"{driver}/ready"] = {"bool": draw.chance(60)}
     if draw.chance(30):
         attributes["release"] = {"version": draw.of("1.0.0", "1.0.0", "1.0.0+b1", "1.2.0", "2.0.0-rc.1")}
-    if draw.chance(25):
-        attributes[ROOT] = draw.of({"string": "r0"}, {"string": "r0"}, {"string": "r1"}, {"int": 0}, {"bool": True})
+    if draw.chance(40):
+        # Values that are equal but for their kind.
+        attributes[ROOT] = draw.of(
+            {"string": "r0"}, {"string": "r0"}, {"int": 1}, {"bool": True}, {"string": "1.0.0"}, {"version": "1.0.0"}
+        )
     if draw.has("list_attributes") and draw.chance(65):
-        attributes["numa"] = {"ints": draw.of([0], [0, 1], [1, 2], [2], [2, 0])}
+        attributes["numa"] = {"ints": draw.of([0], [0, 1], [0, 1], [1, 2], [1, 2], [2, 0], [2, 0], [2], [0, 1, 2])}
         if draw.chance(30):
             attributes["kind"] = {"strings": draw.of(["big"], ["small", "big"], ["small"])}
         if draw.chance(15):
@@ -188,7 +196,7 @@ def _policy(draw: Draw, value: str) -> Json:
     limits: Json = {"min": least}
     default = least if draw.chance(70) else f"2{unit}"
     if draw.chance(60):
-        limits["step"] = "500m" if fraction else draw.of(f"1{unit}", f"1{unit}", f"2{unit}")
+        limits["step"] = "500m" if fraction else draw.of(f"1{unit}", f"2{unit}", f"2{unit}")
         if limits["step"] == f"2{unit}":
             default = least
     if draw.chance(50):
