@@ -57,7 +57,12 @@ class Cases:
 
     def node(self, name: str) -> Json:
         pick = self.random
-        values = {ZONE: ("a", "b", "c"), REGION: ("east", "west"), HOST: (name,), RACK: ("1", "2", "")}
+        values = {
+            ZONE: pick.choice((("a", "b", "c"), ("a", "b", ""))),
+            REGION: ("east", "west"),
+            HOST: (name,),
+            RACK: ("1", "2", ""),
+        }
         labels = {key: pick.choice(some) for key, some in values.items() if self.complete or self.chance(0.8)}
         if self.chance(0.5):
             labels["disk"] = pick.choice(("ssd", "hdd"))
@@ -187,7 +192,7 @@ class Cases:
     def features(self, spec: Json) -> None:
         container = spec["containers"][0]
         if self.chance(0.4):
-            spec |= {"hostNetwork": True, "hostUsers": self.chance(0.2)}
+            spec |= {"hostNetwork": True, **self.random.choice(({}, {"hostUsers": True}, {"hostUsers": False}))}
         if self.chance(0.4):
             container["restartPolicyRules"] = [
                 {"action": self.random.choice(("Restart", "RestartAllContainers")), "exitCodes": {"operator": "In"}}

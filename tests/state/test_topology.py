@@ -109,7 +109,7 @@ def test_terms_that_match_a_pod() -> None:
 def test_terms_are_filed_where_their_pods_look() -> None:
     """Whatever a term demands or leaves open (label values, namespaces), the Pods it matches find it exactly once."""
     index = TopologyIndex()
-    wanted = {
+    wanted: dict[str, dict[str, Any]] = {
         "values": {"labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]}},
         "everyone": {"labelSelector": {}, "namespaceSelector": {}},
         "absence": {"labelSelector": {"matchExpressions": [{"key": "x", "operator": "DoesNotExist"}]}},
