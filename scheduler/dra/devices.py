@@ -170,10 +170,22 @@ class DeviceInfo:
 class SliceInfo:
     """One version of a slice with its devices parsed.
 
-    ``problem`` says why no device of it can be used (a quantity that does not parse); "" when all is well.
+    ``problem`` says why no device of it can be used (a quantity that does not parse); "" when all is well. ``where``
+    caches on which nodes it is relevant.
     """
 
-    __slots__ = ("counter_sets", "devices", "generation", "groups", "key", "name", "problem", "slice", "slice_count")
+    __slots__ = (
+        "counter_sets",
+        "devices",
+        "generation",
+        "groups",
+        "key",
+        "name",
+        "problem",
+        "slice",
+        "slice_count",
+        "where",
+    )
 
     def __init__(self, slice_: ResourceSlice, rules: Sequence[DeviceTaintRule] = ()) -> None:
         spec = slice_.spec
@@ -186,6 +198,7 @@ class SliceInfo:
             consumed.compatibilityGroups for device in spec.devices for consumed in device.consumesCounters
         )
         self.problem = ""
+        self.where: dict[str, tuple[Mapping[str, str], bool]] = {}
         self.devices: tuple[DeviceInfo, ...] = ()
         self.counter_sets: tuple[tuple[str, dict[str, int]], ...] = ()
         part = ""

@@ -17,6 +17,10 @@ from scheduler.dra.features import Features
 Charge = tuple[tuple[int, int], ...]
 
 
+# Nodes per slice whose relevance is remembered.
+_WHERE_MAX = 10_000
+
+
 class GatherError(ValueError):
     """A node selector in a slice does not parse: upstream ends the attempt on all nodes with this text."""
 
@@ -77,7 +81,8 @@ class NodeView:
     """All pools one node sees, in allocation order, and their usable devices with positions 0..n-1.
 
     Bitmaps have bit p set for the device at position p. ``here`` marks devices whose own node selection matches
-    (all devices of slices without per-device selection). ``answers`` caches static answers per request shape.
+    (all devices of slices without per-device selection). ``watched``: every pool with a relevant slice, also an
+    outdated one, which is not in ``pools``. ``answers`` caches static answers per request shape.
     """
 
     node_name: str
@@ -93,6 +98,7 @@ class NodeView:
     invalid: bool
     error: str
     ignored: tuple[IgnoredSlice, ...]
+    watched: frozenset[PoolKey]
     answers: dict[object, Known] = field(default_factory=dict)
 
     @property
@@ -132,7 +138,25 @@ def device_here(info: DeviceInfo, node: Node) -> bool:
 
 
 def relevant(info: SliceInfo, node: Node) -> bool:
-    """Whether a slice concerns ``node``. Raises GatherError when a selector does not parse."""
+    """Whether a slice concerns ``node``. Raises GatherError when a selector does not parse.
+
+    Answers that need a selector are remembered in the slice per node, as long as the node keeps its labels.
+    """
+    spec = info.slice.spec
+    if spec.nodeSelector is None and not spec.perDeviceNodeSelection:
+        return bool(node_matches(node, spec.nodeName, spec.allNodes, None))
+    labels = node.metadata.labels
+    known = info.where.get(node.name)
+    if known is not None and (known[0] is labels or known[0] == labels):
+        return known[1]
+    answer = _relevant(info, node)
+    if len(info.where) >= _WHERE_MAX:
+        info.where.clear()
+    info.where[node.name] = labels, answer
+    return answer
+
+
+def _relevant(info: SliceInfo, node: Node) -> bool:
     spec = info.slice.spec
     try:
         match = node_matches(node, spec.nodeName, spec.allNodes, spec.nodeSelector)
@@ -198,10 +222,10 @@ def gather(
                 kept.clear()
             kept.append(info)
     except GatherError as error:
-        return _assemble(node, (), str(error), ignored)
+        return _assemble(node, (), str(error), ignored, found)
     pools = [_pool(slices, of_pool.get(key, {}), features) for key, slices in found.items()]
     ordered = sorted((pool for pool in pools if pool is not None), key=lambda pool: (pool.binding, pool.key))
-    return _assemble(node, ordered, "", ignored)
+    return _assemble(node, ordered, "", ignored, found)
 
 
 def _pool(slices: list[SliceInfo], everywhere: Mapping[str, SliceInfo], features: Features) -> PoolView | None:
@@ -294,7 +318,13 @@ def _charge(device: DeviceInfo, index: Mapping[tuple[str, str], int], sets: set[
     return tuple(charge), ""
 
 
-def _assemble(node: Node, pools: Sequence[PoolView], error: str, ignored: list[IgnoredSlice]) -> NodeView:
+def _assemble(
+    node: Node,
+    pools: Sequence[PoolView],
+    error: str,
+    ignored: Sequence[IgnoredSlice],
+    found: Iterable[PoolKey],
+) -> NodeView:
     placed: list[PoolView] = []
     devices: list[DeviceInfo] = []
     pool_of: list[PoolView] = []
@@ -330,6 +360,7 @@ def _assemble(node: Node, pools: Sequence[PoolView], error: str, ignored: list[I
         any(pool.invalid for pool in pools),
         error,
         tuple(ignored),
+        frozenset(found),
     )
 
 

@@ -9,7 +9,7 @@ from scheduler.api.resource import DeviceTaintRule, ResourceSlice
 from scheduler.dra.changes import ChangeLog
 from scheduler.dra.devices import PoolKey, SliceInfo, rule_matches
 from scheduler.dra.features import Features
-from scheduler.dra.pools import NodeView, gather
+from scheduler.dra.pools import GatherError, NodeView, gather, relevant, skip_cause
 from scheduler.errors import InternalError
 
 
@@ -96,14 +96,12 @@ class SliceStore:
             return cached[1]
         view = self._gather(node)
         self._views[node.name] = (node, view)
-        for pool in view.pools:
-            self._seeing.setdefault(pool.key, set()).add(node.name)
-        for info in self._of_node.get(node.name, {}).values():
-            self._seeing.setdefault(info.key, set()).add(node.name)
+        for key in view.watched:
+            self._seeing.setdefault(key, set()).add(node.name)
         return view
 
     def nodes_seeing(self, pool: PoolKey) -> Iterable[str]:
-        """Nodes whose current view has a part in a pool."""
+        """Nodes whose current view depends on a pool."""
         return self._seeing.get(pool, ())
 
     def forget_node(self, name: str) -> None:
@@ -151,12 +149,15 @@ class SliceStore:
     def _touch(self, info: SliceInfo) -> None:
         """Drop the views that ``info`` may have a part in."""
         node = _node_name(info)
-        if not node or any(not _node_name(other) for other in self._of_pool.get(info.key, {}).values()):
-            self._views.clear()
-            self._seeing.clear()
-            self.changes.add(self.version, None)
-            return
-        concerned = {node, *self._seeing.pop(info.key, ())}
+        concerned = set(self._seeing.pop(info.key, ()))
+        if node:
+            concerned.add(node)
+        else:
+            # A slice that is not looked at is listed as ignored in every view.
+            ignored = bool(skip_cause(info, self.features))
+            concerned.update(
+                name for name, (cached, view) in self._views.items() if ignored or _depends(cached, view, info)
+            )
         for name in concerned:
             self._views.pop(name, None)
         self.changes.add(self.version, concerned)
@@ -164,6 +165,16 @@ class SliceStore:
 
 def _node_name(info: SliceInfo) -> str:
     return info.slice.spec.nodeName or ""
+
+
+def _depends(node: Node, view: NodeView, info: SliceInfo) -> bool:
+    """Whether a view may change with a slice that is not bound to a node by name."""
+    if view.error:
+        return True
+    try:
+        return relevant(info, node)
+    except GatherError:
+        return True
 
 
 def _same_node(old: Node, new: Node) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from scheduler.cel import AttributeValue
+from scheduler.dra.amounts import amount_text
 from scheduler.dra.constraints import Constraint, broken_reason, join_scalar, join_set
 from scheduler.dra.derived import DerivedError, derived_value
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey
@@ -157,6 +158,7 @@ class Taking:
                         {
                             "capacity": share.name,
                             "asked": str(share.amount),
+                            "free": amount_text(info.capacities[share.name].nano - before),
                             "total": str(info.capacities[share.name].value),
                             "taken by": ", ".join(self._holders(info.key)) or "this Pod",
                         },
@@ -270,12 +272,13 @@ class Taking:
     def _refuse_counter(self, alternative: Alternative, pool: PoolView, position: int, counter: int) -> None:
         if self._reporter.wants_devices:
             counter_set, name = pool.counters[counter]
+            total = pool.totals[counter]
             left = self.usage.available[pool.key][counter] - self.running.get((pool.key, counter), 0)
             self._refuse(
                 Reason.COUNTER_SHORT,
                 alternative,
                 position,
-                {"counter": f"{counter_set}/{name}", "left in nano units": str(left)},
+                {"counter": f"{counter_set}/{name}", "free": amount_text(left), "total": amount_text(total)},
             )
 
     def _refuse_constraint(
