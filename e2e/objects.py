@@ -27,6 +27,7 @@ def pod(
     *,
     scheduler: str = "dra-scheduler",
     requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
     claims: Mapping[str, str] | None = None,
     templates: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
@@ -45,6 +46,7 @@ def pod(
         "image": "registry.k8s.io/pause:3.10",
         "resources": {
             "requests": dict(requests or {}),
+            "limits": dict(limits or {}),
             "claims": [{"name": entry["name"]} for entry in entries],
         },
     }
