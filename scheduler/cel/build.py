@@ -29,7 +29,7 @@ _RESERVED: Final = frozenset(
 
 
 def _guard(node: Node) -> Node:
-    if node.depth > MAX_NESTING or node.nest > MAX_NESTING:
+    if max(node.depth, node.nest, node.nest_relation, node.nest_calc) > MAX_NESTING:
         raise CompileError(f"expression recursion limit exceeded: {MAX_NESTING}", *node.at)
     if node.size > MAX_NODES:
         raise CompileError(f"expression expands to more than {MAX_NODES} nodes", *node.at)
@@ -43,16 +43,33 @@ def _place(token: Token) -> tuple[int, int]:
 def _nested(node: Node) -> Node:
     """Count one more level of sub-expression around the operands of a node."""
     node.nest += 1
+    node.nest_relation += 1
+    node.nest_calc += 1
     return node
 
 
-def _operator(function: str, *, deep: bool = True) -> Any:
+def _operator(function: str, rule: str) -> Any:
+    """``rule``: the counter of the rule that its last operand enters anew."""
+
     def build(_self: TreeBuilder, children: list[Any]) -> Node:
         operands = tuple(child for child in children if isinstance(child, Node))
         call = Call(operands[0].at, function, operands)
-        if deep:
-            call.depth += 1
+        call.depth += 1
+        setattr(call, rule, max(getattr(call, rule), getattr(operands[-1], rule) + 1))
         return _guard(call)
+
+    return build
+
+
+def _logical(function: str) -> Any:
+    """A chain of one logical operator is one call with many operands, however long it is."""
+
+    def build(_self: TreeBuilder, children: list[Any]) -> Node:
+        left, right = children
+        if isinstance(left, Call) and left.function == function:
+            left.add_operand(right)
+            return _guard(left)
+        return _guard(Call(left.at, function, (left, right)))
 
     return build
 
@@ -60,21 +77,21 @@ def _operator(function: str, *, deep: bool = True) -> Any:
 class TreeBuilder(Transformer[Token, Any]):
     """One method per grammar rule; each gets the finished children and returns a node (or a small tuple)."""
 
-    conditional = _operator("_?_:_")
-    logical_or = _operator("_||_", deep=False)
-    logical_and = _operator("_&&_", deep=False)
-    relation_lt = _operator("_<_")
-    relation_le = _operator("_<=_")
-    relation_gt = _operator("_>_")
-    relation_ge = _operator("_>=_")
-    relation_eq = _operator("_==_")
-    relation_ne = _operator("_!=_")
-    relation_in = _operator("@in")
-    addition_add = _operator("_+_")
-    addition_sub = _operator("_-_")
-    multiplication_mul = _operator("_*_")
-    multiplication_div = _operator("_/_")
-    multiplication_mod = _operator("_%_")
+    conditional = _operator("_?_:_", "nest")
+    logical_or = _logical("_||_")
+    logical_and = _logical("_&&_")
+    relation_lt = _operator("_<_", "nest_relation")
+    relation_le = _operator("_<=_", "nest_relation")
+    relation_gt = _operator("_>_", "nest_relation")
+    relation_ge = _operator("_>=_", "nest_relation")
+    relation_eq = _operator("_==_", "nest_relation")
+    relation_ne = _operator("_!=_", "nest_relation")
+    relation_in = _operator("@in", "nest_relation")
+    addition_add = _operator("_+_", "nest_calc")
+    addition_sub = _operator("_-_", "nest_calc")
+    multiplication_mul = _operator("_*_", "nest_calc")
+    multiplication_div = _operator("_/_", "nest_calc")
+    multiplication_mod = _operator("_%_", "nest_calc")
 
     def unary_not(self, children: list[Any]) -> Node:
         """An even number of ``!`` vanishes."""
@@ -95,7 +112,7 @@ class TreeBuilder(Transformer[Token, Any]):
         """Parentheses leave no node, but end the life of a literal as a bare number."""
         (node,) = children
         if isinstance(node, Literal):
-            node = Literal(node.at, node.value)
+            node.bare = False
         return _guard(_nested(node))
 
     def field(self, children: list[Any]) -> tuple[str, bool]:

@@ -16,20 +16,29 @@ UNUSED: Final = "#unused"
 
 
 class Node:
-    """An expression. ``size`` counts nodes below, ``depth`` nested operators, ``nest`` nested sub-expressions."""
+    """An expression. ``size`` counts nodes below, ``depth`` nested operators.
 
-    __slots__ = ("column", "depth", "line", "nest", "size", "type")
+    ``nest``, ``nest_relation`` and ``nest_calc`` count how often upstream's parser is inside its rules for an
+    expression, a comparison and a calculation at the same time.
+    """
+
+    __slots__ = ("column", "depth", "line", "nest", "nest_calc", "nest_relation", "size", "type")
     type: Type
 
     def __init__(self, at: tuple[int, int], children: tuple[Node, ...] = ()) -> None:
         self.line, self.column = at
         self.size = 1
         self.depth = 0
-        self.nest = 1
+        self.nest = self.nest_relation = self.nest_calc = 1
         for child in children:
-            self.size += child.size
-            self.depth = max(self.depth, child.depth)
-            self.nest = max(self.nest, child.nest)
+            self._count(child)
+
+    def _count(self, child: Node) -> None:
+        self.size += child.size
+        self.depth = max(self.depth, child.depth)
+        self.nest = max(self.nest, child.nest)
+        self.nest_relation = max(self.nest_relation, child.nest_relation)
+        self.nest_calc = max(self.nest_calc, child.nest_calc)
 
     @property
     def at(self) -> tuple[int, int]:
@@ -88,6 +97,11 @@ class Call(Node):
         self.args = args
         self.target = target
         self.overloads: tuple[str, ...] = ()
+
+    def add_operand(self, operand: Node) -> None:
+        """Append an argument: how chains of logical operators grow."""
+        self.args = (*self.args, operand)
+        self._count(operand)
 
 
 class ListExpr(Node):

@@ -77,7 +77,11 @@ class Planner:
 
     def plan(self, node: Node) -> Planned:
         """Plan one node and everything below."""
-        planned: Planned = _PLANNERS[type(node)](self, node)
+        # Few frames per level: trees are as deep as the parser allows.
+        planner = _PLANNERS[type(node)]
+        if isinstance(node, Call):
+            planner = _SPECIAL.get(node.function, planner)
+        planned: Planned = planner(self, node)
         return planned
 
     def literal(self, node: Literal) -> Planned:
@@ -108,7 +112,8 @@ class Planner:
         planned = self.plan(node)
         return planned if isinstance(planned, Attribute) else Attribute(node, closure_of(planned))
 
-    def index(self, node: Call, *, optional: bool) -> Planned:
+    def index(self, node: Call) -> Planned:
+        optional = node.function != "_[_]"
         attribute = self.attribute(node.args[0])
         planned = self.plan(node.args[1])
         if isinstance(planned, Constant):
@@ -129,9 +134,6 @@ class Planner:
         )
 
     def call(self, node: Call) -> Planned:
-        special = _SPECIAL.get(node.function)
-        if special is not None:
-            return special(self, node)
         nodes = node.args if node.target is None else (node.target, *node.args)
         if node.function == "_+_" and isinstance(nodes[0], Ident) and nodes[0].name == ACCUMULATOR:
             appended = self.append(nodes[1])
@@ -198,7 +200,7 @@ class Planner:
                 terms.append(self.closure(current))
 
     def equals(self, node: Call) -> Planned:
-        left, right = (self.plan(child) for child in node.args)
+        left, right = self.plan(node.args[0]), self.plan(node.args[1])
         constant = right.value if isinstance(right, Constant) else None
         return calls.equals(closure_of(left), closure_of(right), constant, negated=node.function == "_!=_")
 
@@ -273,9 +275,9 @@ _SPECIAL: Final[dict[str, Callable[[Planner, Call], Planned]]] = {
     "_?_:_": Planner.conditional,
     "_==_": Planner.equals,
     "_!=_": Planner.equals,
-    "_[_]": lambda planner, node: planner.index(node, optional=False),
-    "_[?_]": lambda planner, node: planner.index(node, optional=True),
-    "_?._": lambda planner, node: planner.index(node, optional=True),
+    "_[_]": Planner.index,
+    "_[?_]": Planner.index,
+    "_?._": Planner.index,
 }
 
 _PLANNERS: Final[dict[type, Any]] = {
