@@ -128,11 +128,13 @@ class Committer:
         self._sleep = sleep
         self.on_wait: Callable[[Pod, WaitUntil], None] = lambda pod, wait: None
 
-    async def commit(self, placed: Placed) -> CommitOutcome:
-        """Carry out ``placed``; on any failure undo what can be undone and say why."""
+    async def commit(self, placed: Placed, promised: Sequence[Promise]) -> CommitOutcome:
+        """Carry out ``placed``; on any failure undo what can be undone and say why.
+
+        ``promised``: what Reserve put in flight; whoever waits for it is woken when it comes free.
+        """
         outcome = CommitOutcome()
         written: list[ResourceClaim] = []
-        promised = self.state.devices.promised(placed.pod)
         try:
             await self._pre_bind(placed, written)
             await self._verify(placed, written, outcome)
@@ -359,14 +361,12 @@ class Committer:
                 await self._sleep(UNKNOWN_PAUSE_S)  # type: ignore[misc]  # as in _wait
                 self._still_wanted(pod)
 
-    async def undo(self, placed: Placed, promised: Sequence[Promise] | None = None) -> None:
+    async def undo(self, placed: Placed, promised: Sequence[Promise]) -> None:
         """Unreserve in reverse order; errors of the undo never hide the cause.
 
         A reservation that could not be taken out stays for the Pod's next attempt, or for the claim controller once
-        the Pod is gone. ``promised``: what was in flight at the start; whoever waits for it is woken.
+        the Pod is gone.
         """
-        if promised is None:
-            promised = self.state.devices.promised(placed.pod)
         for plugin in reversed(placed.profile.reserve):
             with suppress(SchedulerError):
                 for instruction in unreserved(plugin, placed):

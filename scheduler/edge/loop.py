@@ -8,7 +8,7 @@ attempt raises costs that Pod its attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from scheduler.api.changes import Change
@@ -26,6 +26,7 @@ from scheduler.framework.status import Status
 from scheduler.queue.pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.state.cluster import ClusterState
+from scheduler.state.devices import Promise
 
 STEP_BUDGET = 2000
 """Rows and search steps between two looks at the event loop: a few milliseconds."""
@@ -273,7 +274,8 @@ class SchedulingLoop:
         if refusal is not None:
             self._unreserve(queued, placed, reserve_rejection(refusal), started)
             return
-        task = asyncio.get_running_loop().create_task(self._commit(queued, placed, started))
+        promised = self.state.devices.promised(placed.pod)
+        task = asyncio.get_running_loop().create_task(self._commit(queued, placed, promised, started))
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
@@ -293,14 +295,14 @@ class SchedulingLoop:
         self._fail(queued, report, started)
         self.queue.move(events, self.clock(), concerns=lambda pod: pod.uid != placed.pod.uid)
 
-    async def _commit(self, queued: QueuedPod, placed: Placed, started: float) -> None:
+    async def _commit(self, queued: QueuedPod, placed: Placed, promised: Sequence[Promise], started: float) -> None:
         async with self._slots:
             try:
-                outcome = await self.committer.commit(placed)
+                outcome = await self.committer.commit(placed, promised)
             except Exception as error:  # as in _serve
                 self.reports.broken(f"the binding of pod {placed.pod.key}", error)
                 outcome = CommitOutcome(text=f"{type(error).__name__}: {error}")
-                await self._undo(placed)
+                await self._undo(placed, promised)
         try:
             self._settle(queued, placed, outcome, started)
         except Exception as error:  # a report that breaks must not leave the Pod in flight for ever
@@ -308,9 +310,9 @@ class SchedulingLoop:
             self.queue.done(queued.uid)
         self._wake.set()
 
-    async def _undo(self, placed: Placed) -> None:
+    async def _undo(self, placed: Placed, promised: Sequence[Promise]) -> None:
         try:
-            await self.committer.undo(placed)
+            await self.committer.undo(placed, promised)
         except Exception as error:  # as in _serve
             self.reports.broken(f"the undo for pod {placed.pod.key}", error)
 
