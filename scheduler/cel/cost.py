@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from scheduler.api.quantity import Quantity
 from scheduler.cel.attributes import go_type
 from scheduler.cel.errors import CelError, FatalError
 from scheduler.cel.values import Duration, MapValue, OptionalValue, Timestamp, Uint
@@ -209,7 +210,7 @@ def call_cost(function: str, overload: str) -> CallCost | None:
 
 def equal_cost(left: Any, right: Any) -> int:
     """``==``: as ``equality``, but 1 for a Kubernetes value on the left."""
-    if getattr(left, "type_name", "") in _EQUAL_UNIT_TYPES:
+    if type(left) is Quantity or getattr(left, "type_name", "") in _EQUAL_UNIT_TYPES:
         return 1
     return equality(left, right)
 
