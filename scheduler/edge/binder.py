@@ -7,6 +7,7 @@ Source: kube-scheduler 1.37, DefaultBinder; the answers of the binding sub-resou
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 
 from scheduler.api.bodies import binding_body
@@ -92,7 +93,10 @@ class Binder:
         raise BindUnknownError(pod.key, str(lost)) from lost
 
     async def _read(self, pod: Pod, cause: ClusterError) -> Pod:
-        """The Pod as it is now; after a lost answer asked for until the server speaks again, 2 minutes at most."""
+        """The Pod as it is now, asked for until the server speaks again, however long that takes.
+
+        To give up would mean to undo: a Pod that is bound after all would lose the reservation of its claims.
+        """
 
         async def once() -> Pod:
             answer = await self._client.call("GET", POD.path(pod.metadata.namespace, pod.metadata.name))
@@ -100,7 +104,7 @@ class Binder:
             return found
 
         try:
-            return await read_back(once, self._sleep, self._rng)
+            return await read_back(once, self._sleep, self._rng, max_s=math.inf)
         except NotFound as error:
             raise PodGoneError(pod.key, str(cause)) from error
         except (ClusterError, DecodeError) as error:

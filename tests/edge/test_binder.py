@@ -114,11 +114,22 @@ async def test_lasting_server_error(embedded: EmbeddedServer, binder: Binder) ->
     assert binds(embedded) == 4
 
 
-async def test_outcome_that_stays_unknown(embedded: EmbeddedServer, binder: Binder, sleeps: Sleeps) -> None:
-    """While the Pod cannot be read the outcome is unknown, and nobody is told that it failed."""
+async def test_long_silence_after_a_lost_answer(
+    embedded: EmbeddedServer, api: ApiClient, binder: Binder, sleeps: Sleeps
+) -> None:
+    """However long the server is away, the Pod is read until it answers: what took effect is never undone."""
     pod = load_pod(embedded)
     embedded.faults.add(Fault(Action.DROP_AFTER, verb="create", kind="pods", subresource="binding"))
-    embedded.faults.add(Fault(Action.ANSWER, verb="get", kind="pods", code=503, times=None))
+    embedded.faults.add(Fault(Action.ANSWER, verb="get", kind="pods", code=503, times=200))
+    await binder.bind(pod, "n1")
+    assert sum(sleeps.pauses_s) >= 120
+    assert binds(embedded) == 1
+
+
+async def test_outcome_that_stays_unknown(embedded: EmbeddedServer, binder: Binder) -> None:
+    """When the Pod may not be read the outcome is unknown, and nobody is told that it failed."""
+    pod = load_pod(embedded)
+    embedded.faults.add(Fault(Action.DROP_AFTER, verb="create", kind="pods", subresource="binding"))
+    embedded.faults.add(Fault(Action.ANSWER, verb="get", kind="pods", code=403, times=None))
     with pytest.raises(BindUnknownError):
         await binder.bind(pod, "n1")
-    assert sum(sleeps.pauses_s) >= 120
