@@ -12,15 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scheduler.api.changes import Change
-from scheduler.api.kinds import (
-    DEVICE_CLASS,
-    DEVICE_TAINT_RULE,
-    NODE,
-    POD,
-    RESOURCE_CLAIM,
-    RESOURCE_SLICE,
-    Kind,
-)
+from scheduler.api.kinds import DEVICE_TAINT_RULE, NAMESPACE, NODE, POD, RESOURCE_CLAIM, Kind
+from scheduler.api.versions import ResourceKinds
+from scheduler.api.workloads import WORKLOADS
 from scheduler.app.profiles import build_profiles, queue_hooks
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
@@ -64,6 +58,7 @@ class Service:
     """Everything one replica runs. ``start`` begins to watch, ``run`` decides until ``stop``, ``close`` ends it all.
 
     ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called at least once a second.
+    ``kinds``: resource.k8s.io in the versions that the server serves, by default v1.
     """
 
     def __init__(
@@ -81,8 +76,10 @@ class Service:
         verify_caches: bool = False,
         max_unschedulable_s: float = 300.0,
         reconcile_s: float = 300.0,
+        kinds: ResourceKinds | None = None,
     ) -> None:
         self.config, self.client, self.meter, self.log = config, client, meter, log
+        kinds = kinds or ResourceKinds()
         features = Features.from_gates(feature_gates or {})
         self.state = ClusterState(features)
         self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features)
@@ -98,13 +95,13 @@ class Service:
         )
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
-        self.reflectors = {kind.name: self._reflector(kind) for kind in _KINDS}
+        self.reflectors = {kind.name: self._reflector(kind) for kind in _watched(kinds)}
         reports = AttemptReports(self.recorder, self.status, meter, log, instance)
-        writer = ClaimWriter(client)
+        writer = ClaimWriter(client, kind=kinds.claim)
         self.committer = Committer(
             self.state,
             writer,
-            PodClaims(client, writer),
+            PodClaims(client, writer, kind=kinds.claim),
             Binder(client),
             self.reflectors[RESOURCE_CLAIM.name],
             self._own_events,
@@ -146,7 +143,7 @@ class Service:
             kind,
             self,
             field_selector=PODS_SELECTOR if kind is POD else "",
-            optional=kind is DEVICE_TAINT_RULE,
+            optional=kind.name == DEVICE_TAINT_RULE.name,
             on_bad_object=self._bad_object,
             on_trouble=self._trouble,
         )
@@ -213,4 +210,6 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-_KINDS = (NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, DEVICE_CLASS, DEVICE_TAINT_RULE)
+def _watched(kinds: ResourceKinds) -> tuple[Kind, ...]:
+    devices = (kinds.claim, kinds.slice, kinds.device_class, kinds.taint_rule)
+    return (NODE, POD, NAMESPACE, *WORKLOADS, *devices)

@@ -146,7 +146,9 @@ def test_rights_are_exactly_the_calls_that_are_made() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     )
-    watched = ["nodes", "pods"] + [
+    watched = ["nodes", "pods", "namespaces", "services", "replicationcontrollers"]
+    watched += ["replicasets.apps", "statefulsets.apps"]
+    watched += [
         f"{name}.resource.k8s.io" for name in ("deviceclasses", "resourceslices", "devicetaintrules", "resourceclaims")
     ]
     expected = [(resource, verb) for resource in watched for verb in ("list", "watch")]
