@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.default_binder import DefaultBinder
+from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources import DynamicResources
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity import InterPodAffinity
@@ -31,6 +32,7 @@ DEFAULT_PLUGINS: dict[str, PluginFactory] = {
     "PodTopologySpread": PodTopologySpread,
     "InterPodAffinity": InterPodAffinity,
     "DynamicResources": DynamicResources,
+    "DefaultPreemption": DefaultPreemption,
     "NodeResourcesBalancedAllocation": NodeResourcesBalancedAllocation,
     "ImageLocality": ImageLocality,
     "DefaultBinder": DefaultBinder,

@@ -19,6 +19,7 @@ from scheduler.cycle.decision import Decision, Failed, Need, Placed, Rejected, R
 from scheduler.errors import PluginError, SchedulerError
 from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.nominated import filter_rows
 from scheduler.framework.plugin import PostFilterResult, Rows
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import (
@@ -26,7 +27,6 @@ from scheduler.framework.runner import (
     PreFiltered,
     answer_of,
     call,
-    run_filters,
     run_pre_filter,
     run_scores,
     winner,
@@ -103,7 +103,7 @@ class Attempt:
 
     def _cycle(self) -> Cycle:
         exclusive = self.invalidations >= INVALIDATIONS_MAX
-        return Cycle(
+        cycle = Cycle(
             self.pod,
             pod_info(self.pod),
             self.state,
@@ -111,6 +111,8 @@ class Attempt:
             profile_name=self.profile.name,
             budget=Budget(1 << 62) if exclusive else self._budget,
         )
+        cycle.profile = self.profile
+        return cycle
 
     def _once(self) -> Generator[Running | Need, str | None, Decision | None]:
         """One pass; None when the state moved so that the pass must be repeated."""
@@ -157,7 +159,9 @@ class Attempt:
 
     def _filter(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, tuple[Filtered, bool]]:
         """Filter ``rows``: the nominated node alone first; then all, or a rotating sample of them (spec 1.4, 1.5)."""
-        nominated = self.state.nodes.row_of(self.pod.status.nominatedNodeName)
+        # Our own nomination may not have come back by the watch yet.
+        node = self.state.nominator.node_of(self.pod.uid) or self.pod.status.nominatedNodeName
+        nominated = self.state.nodes.row_of(node)
         if nominated is not None and nominated in rows:
             filtered = yield from self._filter_rows(cycle, np.asarray([nominated], dtype=np.int64))
             if len(filtered.feasible):
@@ -173,7 +177,7 @@ class Attempt:
         return sampled, False
 
     def _filter_rows(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, Filtered]:
-        steps = run_filters(self.profile, cycle, self.state.nodes, rows)
+        steps = filter_rows(self.profile, cycle, self.state.nodes, rows)
         while True:
             try:
                 next(steps)
@@ -198,7 +202,7 @@ class Attempt:
         pre = run_pre_filter(self.profile, cycle)
         if pre.rejection is not None or (pre.names is not None and node not in pre.names):
             return None
-        steps = run_filters(self.profile, cycle, nodes, np.asarray([row], dtype=np.int64))
+        steps = filter_rows(self.profile, cycle, nodes, np.asarray([row], dtype=np.int64))
         try:
             while True:
                 next(steps)
@@ -221,7 +225,11 @@ class Attempt:
         return (yield from self._post_filter(cycle, diagnosis))
 
     def _post_filter(self, cycle: Cycle, diagnosis: Diagnosis) -> Generator[Running | Need, str | None, Decision]:
-        """PostFilter plugins in order; first Success or Unresolvable ends, reasons are joined (spec 1.7)."""
+        """PostFilter plugins in order; first Success or Unresolvable ends and speaks alone (spec 1.7).
+
+        Reasons of plain rejections are joined. An error ends it too and leaves the nomination as it is.
+        """
+        cycle.diagnosis = diagnosis
         nominated: str | None = None if self.profile.post_filter else ""
         reasons: list[str] = []
         statuses: dict[str, Status] = dict(diagnosis.statuses())
@@ -229,14 +237,16 @@ class Attempt:
             result = answer_of(
                 plugin, "PostFilter", PostFilterResult, (yield from self._perform(plugin, cycle, statuses))
             )
+            code = result.status.code
+            if code is not Code.SUCCESS and not code.rejected:
+                nominated, reasons = None, [result.status.message]
+                break
+            if code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+                nominated, reasons = result.nominated_node, list(result.status.reasons)
+                break
             if result.nominated_node is not None:
                 nominated = result.nominated_node
-            if not result.status.code.rejected and result.status.code is not Code.SUCCESS:
-                reasons = [result.status.message]
-                break
             reasons.extend(result.status.reasons)
-            if result.status.code in (Code.SUCCESS, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-                break
         diagnosis.postfilter_message = ", ".join(reasons)
         return Rejected(self.pod, self.profile, diagnosis, nominated)
 
@@ -260,7 +270,10 @@ class Attempt:
             except Exception as error:  # foreign code, as in call()
                 raise PluginError(plugin.name, "PostFilter", f"{type(error).__name__}: {error}") from error
             started = True
-            answer = yield Need(instruction)
+            if instruction is None:  # a long search: only the budget is used up
+                answer = yield Running()
+            else:
+                answer = yield Need(instruction)
 
 
 def nodes_to_find(count: int, percentage: int) -> int:

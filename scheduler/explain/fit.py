@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scheduler.framework.diagnosis import nodes_available_text
+
 NO_NODES_MESSAGE = "no nodes available to schedule pods"
 """The whole message when the cluster has no node at all."""
 
@@ -26,11 +28,10 @@ def fit_message(
     empty). Entries are sorted as texts, count included, so ``10 …`` comes before ``2 …``: the order carries no rank.
     ``postfilter_message`` follows as it is.
     """
-    parts = [f"0/{node_count} nodes are available:"]
     if prefilter_message:
-        parts.append(f"{prefilter_message}.")
-    elif reasons:
-        parts.append(", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items())) + ".")
+        parts = [nodes_available_text(node_count, {}), f"{prefilter_message}."]
+    else:
+        parts = [nodes_available_text(node_count, reasons)]
     if postfilter_message:
         parts.append(postfilter_message)
     return " ".join(parts)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from scheduler.api.core import Pod
 
 if TYPE_CHECKING:
+    from scheduler.framework.diagnosis import Diagnosis
+    from scheduler.framework.profile import Profile
     from scheduler.state.cluster import ClusterState
     from scheduler.state.podinfo import PodInfo
 
@@ -29,15 +31,18 @@ class Cycle:
     """One attempt: the Pod, the state it is decided on, and each plugin's own data.
 
     ``data[plugin name]`` belongs to that plugin. ``now`` is the wall-clock time of the attempt's start in seconds, for
-    plugins that compare timestamps (binding time-outs); it does not move during the attempt.
+    plugins that compare timestamps (binding time-outs); it does not move during the attempt. ``profile`` and
+    ``diagnosis`` (why no node fits) are there for PostFilter plugins, which try the filters on what might be.
     """
 
     __slots__ = (
         "budget",
         "data",
+        "diagnosis",
         "info",
         "now",
         "pod",
+        "profile",
         "profile_name",
         "reporter",
         "skip_filter",
@@ -63,6 +68,8 @@ class Cycle:
         self.profile_name = profile_name
         self.budget = budget or Budget(1 << 62)
         self.reporter = reporter
+        self.profile: Profile | None = None
+        self.diagnosis: Diagnosis | None = None
         self.data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.framework.status import Code, Status
@@ -64,3 +64,14 @@ class Diagnosis:
         for group in self.groups:
             for node in group.nodes:
                 yield node, group.status
+
+
+def nodes_available_text(node_count: int, reasons: Mapping[str, int]) -> str:
+    """``0/<node_count> nodes are available: …``: the histogram of ``reasons`` (reason → nodes) as upstream prints it.
+
+    Entries are sorted as texts, count included, so ``10 …`` comes before ``2 …``.
+    """
+    text = f"0/{node_count} nodes are available:"
+    if reasons:
+        text += " " + ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items())) + "."
+    return text

@@ -70,6 +70,31 @@ class PatchPodStatus:
     doing: str
 
 
+@dataclass(slots=True)
+class PreemptionProgress:
+    """How far a preemption in the background is. ``last``: the last victim, once its turn has come; ``ended``: all
+    was said to the API server, or it failed.
+    """
+
+    last: Pod | None = None
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptPods:
+    """Make ``victims`` leave ``node`` for ``preemptor``; done as soon as the work has begun in the background.
+
+    ``displaced``: Pods of lower priority that were nominated to the node and are not any more. ``progress`` is kept
+    current for the plugin, which holds the preemptor back meanwhile.
+    """
+
+    preemptor: Pod
+    node: str
+    victims: tuple[Pod, ...]
+    displaced: tuple[Pod, ...]
+    progress: PreemptionProgress
+
+
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
     """Wait until ``ready`` answers: None to go on waiting, "" for ready, a text for failure.
@@ -94,5 +119,13 @@ class BindPod:
 
 
 Instruction = (
-    WriteClaim | DeallocateClaim | UnreserveClaim | CreateClaim | DeleteClaim | PatchPodStatus | WaitUntil | BindPod
+    WriteClaim
+    | DeallocateClaim
+    | UnreserveClaim
+    | CreateClaim
+    | DeleteClaim
+    | PatchPodStatus
+    | PreemptPods
+    | WaitUntil
+    | BindPod
 )

@@ -97,13 +97,13 @@ class PostFilterResult:
 
 class PostFilterPlugin(Plugin, Protocol):
     """Asked when no node fits. Yields instructions the edge performs in mid-cycle; each answer is sent back in:
-    None for done, a text for failure.
+    None for done, a text for failure. Yielding None lets others run when ``cycle.budget`` is used up.
     """
 
     def post_filter(
         self, cycle: Cycle, statuses: Mapping[str, Status]
-    ) -> Generator[Instruction, str | None, PostFilterResult]:
-        """``statuses``: node name → rejection of every node examined."""
+    ) -> Generator[Instruction | None, str | None, PostFilterResult]:
+        """``statuses``: node name → rejection of every node examined; ``cycle.diagnosis.absent`` is the others'."""
 
 
 class PreScorePlugin(Plugin, Protocol):

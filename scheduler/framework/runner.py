@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scheduler.errors import PluginError, SchedulerError
 from scheduler.framework.cycle import Cycle
-from scheduler.framework.plugin import PreFilterResult, Rows, Scores
+from scheduler.framework.plugin import PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Status, unresolvable
 from scheduler.state.nodes import NodeTable
@@ -100,7 +100,28 @@ class Filtered:
     rejected: list[tuple[Status, Rows]] = field(default_factory=list)
 
 
-def run_filters(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator[None, None, Filtered]:
+Ask = Callable[[Any, Cycle, NodeTable, Rows], Generator[None, None, Verdicts]]
+"""How one filter plugin is asked about rows; see ``ask_filter``."""
+
+
+def ask_filter(plugin: Any, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator[None, None, Verdicts]:
+    """One filter plugin's verdicts over ``rows``, checked. Yields when the budget is used up."""
+    if hasattr(plugin, "filter_steps"):
+        verdicts = yield from _steps(plugin, cycle, nodes, rows)
+    else:
+        verdicts = call(plugin, "Filter", plugin.filter, cycle, nodes, rows)
+        if cycle.budget.charge(1 + len(rows) // 64):
+            yield
+    verdicts = answer_of(plugin, "Filter", np.ndarray, verdicts)
+    if verdicts.shape != rows.shape or verdicts.dtype.kind not in "iu":
+        text = f"answered {verdicts.dtype} of shape {verdicts.shape}, not {len(rows)} verdicts"
+        raise PluginError(plugin.name, "Filter", text)
+    return verdicts
+
+
+def run_filters(
+    profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows, ask: Ask = ask_filter
+) -> Generator[None, None, Filtered]:
     """Filters in order over ``rows``; a row leaves at its first rejection. Yields when the budget is used up.
 
     An Error verdict of any row ends the attempt whatever other nodes say: of several the first in row order is
@@ -113,16 +134,7 @@ def run_filters(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) ->
         if not len(result.feasible):
             break
         current = result.feasible
-        if hasattr(plugin, "filter_steps"):
-            verdicts = yield from _steps(plugin, cycle, nodes, current)
-        else:
-            verdicts = call(plugin, "Filter", plugin.filter, cycle, nodes, current)
-            if cycle.budget.charge(1 + len(current) // 64):
-                yield
-        verdicts = answer_of(plugin, "Filter", np.ndarray, verdicts)
-        if verdicts.shape != current.shape or verdicts.dtype.kind not in "iu":
-            text = f"answered {verdicts.dtype} of shape {verdicts.shape}, not {len(current)} verdicts"
-            raise PluginError(plugin.name, "Filter", text)
+        verdicts = yield from ask(plugin, cycle, nodes, current)
         bad = verdicts != 0
         if not bad.any():
             continue

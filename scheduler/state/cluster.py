@@ -21,12 +21,15 @@ from scheduler.api.kinds import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
 )
+from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.resource import ResourceClaim
 from scheduler.dra.features import Features
 from scheduler.errors import InternalError
+from scheduler.state.budgets import BudgetState
 from scheduler.state.devices import DeviceState
 from scheduler.state.events import Action, ClusterEvent, Resource
 from scheduler.state.nodes import NodeTable
+from scheduler.state.nominator import Nominator
 from scheduler.state.object_events import node_update_events, pod_update_events
 from scheduler.state.podinfo import PodInfo, pod_info
 from scheduler.state.topology import TopologyIndex
@@ -57,6 +60,8 @@ class ClusterState:
         self.placements: dict[str, Placement] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.topology = TopologyIndex()
+        self.nominator = Nominator()
+        self.budgets = BudgetState()
         self.workloads = WorkloadState()
         self.version = 0
 
@@ -82,6 +87,9 @@ class ClusterState:
             else:
                 self.namespaces[change.new.metadata.name] = change.new.metadata.labels
             return []
+        if kind == POD_DISRUPTION_BUDGET.name:
+            self.budgets.apply(change.old, change.new)
+            return []
         if kind in WORKLOAD_KINDS:
             self.workloads.apply(change)
             return []
@@ -93,6 +101,7 @@ class ClusterState:
                 return []
             self.nodes.remove(old.name)
             self.devices.forget_node(old.name)
+            self.nominator.forget_node(old.name)
             return [ClusterEvent(Resource.NODE, Action.DELETE, old, None)]
         if old is None or self.nodes.row_of(new.name) is None:
             self.nodes.add(new)
@@ -108,6 +117,9 @@ class ClusterState:
             return self._pod_gone(old) if old is not None else []
         self.pods[new.uid] = new
         if not new.spec.nodeName:
+            if new.uid not in self.placements:
+                before = old.status.nominatedNodeName if old is not None else ""
+                self.nominator.seen(pod_info(new), before, new.status.nominatedNodeName)
             return []
         known = old is not None and bool(old.spec.nodeName) and not old.terminal
         earlier = self.placements.get(new.uid)
@@ -122,6 +134,7 @@ class ClusterState:
 
     def _pod_gone(self, pod: Pod) -> list[ClusterEvent]:
         self.pods.pop(pod.uid, None)
+        self.nominator.forget(pod.uid)
         placement = self.placements.pop(pod.uid, None)
         if placement is None:
             return []
@@ -133,6 +146,7 @@ class ClusterState:
         if earlier is not None:
             self._lift(earlier)
         info = pod_info(pod)
+        self.nominator.forget(pod.uid)
         self.topology.pod_added(info, self.nodes.add_pod(info, node))
         self.placements[pod.uid] = Placement(info, node, assumed)
 
@@ -146,6 +160,12 @@ class ClusterState:
             raise InternalError(f"pod {pod.key} is already counted on node {self.placements[pod.uid].node}")
         self.version += 1
         self._place(pod, node, assumed=True)
+
+    def nominate(self, pod: Pod, node: str) -> None:
+        """Keep ``node``'s room for ``pod`` from now on ("": no longer); nothing for a Pod that is gone or placed."""
+        if pod.uid in self.pods and pod.uid not in self.placements:
+            self.version += 1
+            self.nominator.nominate(pod_info(pod), node)
 
     def forget(self, pod: Pod) -> list[ClusterEvent]:
         """Take back an assumption; nothing when the watch confirmed it or it is gone. Others may fit now."""
@@ -169,6 +189,7 @@ class ClusterState:
     def verify(self) -> None:
         """Recompute every derived column, index and count; raise InternalError with the first difference."""
         self._verify_placements()
+        self.nominator.verify(self.pods.keys() - self.placements.keys())
         by_node: dict[str, list[PodInfo]] = {}
         for placement in self.placements.values():
             by_node.setdefault(placement.node, []).append(placement.info)

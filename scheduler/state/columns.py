@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -54,6 +54,21 @@ class ResourceColumns:
                 return
             column = self._columns[name] = np.zeros(self._capacity, np.int64)
         column[row] = max(-INT64_MAX, min(amount, INT64_MAX))
+
+    def add(self, name: str, rows: Sequence[int], amounts: Sequence[int], sign: int = 1) -> None:
+        """Add (or with ``sign`` -1 take away) amounts that stay within int64; a row may occur more than once."""
+        if not rows or not any(amounts):
+            return
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = np.zeros(self._capacity, np.int64)
+        np.add.at(column, np.asarray(rows, np.int64), sign * np.asarray(amounts, np.int64))
+
+    def copy(self) -> ResourceColumns:
+        """The same amounts in columns of their own."""
+        other = ResourceColumns(self._capacity)
+        other._columns = {name: column.copy() for name, column in self._columns.items()}
+        return other
 
     def clear(self, row: int) -> None:
         """All amounts of ``row`` become 0."""
