@@ -28,5 +28,7 @@ def derived_value(name: str, expression: str, info: DeviceInfo) -> AttributeValu
         value = program.evaluate(info.cel)
     except EvaluationError as error:
         raise DerivedError(f"evaluate derived attribute {name} on device {info.key} failed: {error.message}") from error
+    if isinstance(value[1], list):
+        value = value[0], tuple(value[1])
     info.remember(question, value)
     return value

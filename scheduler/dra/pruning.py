@@ -20,27 +20,22 @@ from scheduler.dra.taking import Taking
 class Pruning:
     """Shortcuts for one search."""
 
-    __slots__ = ("_counts", "_masks", "_safe", "_sets", "_taking")
+    __slots__ = ("_counts", "_derived_known", "_lists", "_masks", "_sets", "_taking")
 
-    def __init__(self, taking: Taking, counts: Sequence[int]) -> None:
+    def __init__(self, taking: Taking, counts: Sequence[int], lists: Sequence[tuple[int, ...]]) -> None:
         self._taking = taking
         self._counts = counts
+        self._lists = lists
         self._sets = taking.features.list_attributes
         self._masks: dict[str, Mapping[Hashable, int]] = {}
-        # Derived attributes are expressions with errors of their own.
-        self._safe = not any(alternative.derived for alternative in taking.plan.alternatives)
+        # Derived attributes are expressions with errors of their own: False until all have been asked without one.
+        self._derived_known = not any(alternative.derived for alternative in taking.plan.alternatives)
 
     def symmetry(self) -> Symmetry | None:
-        """The likeness of devices, None when an error could hide: asks about every device that is still unknown.
-
-        Mode All takes devices in list order, and a constraint broken there is an error: order matters then.
-        """
+        """The likeness of devices, None when an error could hide: asks about every device that is still unknown."""
         taking = self._taking
-        alternatives = taking.plan.alternatives
-        if not self._safe or any(a.take_all and a.constraints for a in alternatives):
-            return None
         everything = taking.view.all_devices
-        for alternative in alternatives:
+        for alternative in taking.plan.alternatives:
             answers = known(taking.view, alternative)
             unknown = everything & ~answers.asked
             while unknown:
@@ -49,11 +44,18 @@ class Pruning:
                 taking.suitability.ask(alternative, answers, low.bit_length() - 1)
             if answers.error & everything:
                 return None
-        return Symmetry(taking)
+        if not self._derived_known:
+            for alternative in taking.plan.alternatives:
+                yes = known(taking.view, alternative).yes
+                for position, info in enumerate(taking.view.devices):
+                    if yes >> position & 1 and taking.derived_error(alternative, info):
+                        return None
+            self._derived_known = True
+        return Symmetry(taking, self._lists)
 
     def enough(self, alternative: Alternative, number: int, bits: int, answers: Known) -> bool:
         """Whether the candidates ``bits`` may still complete the request; True when in doubt."""
-        if not self._safe or bits & (~answers.asked | answers.error):
+        if bits & (~answers.asked | answers.error) or (alternative.derived and not self._derived_known):
             return True
         needed = self._counts[alternative.index] - number
         candidates = bits & answers.yes
@@ -61,6 +63,8 @@ class Pruning:
             return False
         for index in alternative.constraints:
             constraint = self._taking.plan.constraints[index]
+            if constraint.attribute in alternative.derived:
+                continue
             state = self._taking.joined[index]
             masks = self._value_masks(constraint.attribute)
             if constraint.kind == MATCH:

@@ -112,12 +112,14 @@ class Search:
         self._at: tuple[int, int, Alternative | None, int, int] = (only or 0, 0, None, 0, 0)
         self._end = len(taking.plan.claims) if only is None else only + 1
         self._alone = only is not None
-        self._pruning = Pruning(taking, counts) if prune else None
+        self._pruning = Pruning(taking, counts, lists) if prune else None
         self._limit = 0
         self._long_after = _LONG
         self._symmetry: Symmetry | None = None
         self._states: Symmetry | ExactStates | None = None
         self._checks: list[int] = []
+        self._strict: set[int] = set()
+        self._fails_alone = False
         self._failed: dict[Hashable, _Signal] = {}
 
     def run(self, max_steps: int) -> Status:
@@ -179,18 +181,28 @@ class Search:
             return
         self._symmetry = self._pruning.symmetry()
         self._states = self._symmetry or ExactStates(self.taking)
-        if self._symmetry is not None and not self._alone and len(self.taking.plan.claims) > 1:
-            self._checks = list(range(len(self.taking.plan.claims)))
+        claims = self.taking.plan.claims
+        if self._symmetry is not None and not self._alone and len(claims) > 1:
+            self._strict = {a.claim for a in self.taking.plan.alternatives if a.take_all and a.constraints}
+            self._checks = sorted(range(len(claims)), key=lambda claim: claim in self._strict)
 
     def _check_claim(self, claim: int) -> None:
         """Try one claim as if it were the only one: when not even that works, nothing does.
 
-        A part of a solution is a solution of the part: what others take only makes it harder.
+        A part of a solution is a solution of the part: what others take only makes it harder. Claims in which mode All
+        could meet an error are looked at first, and must all fail without one: then there is none beside others either,
+        which only turn such an error into a "no".
         """
         alone = Search(self.taking.fresh(), self._counts, self._lists, only=claim)
         status = alone.run(_CHECK_STEPS)
         self.steps += alone.steps
         if status is Status.EXHAUSTED:
+            self._strict.discard(claim)
+            self._fails_alone = True
+        elif claim in self._strict:
+            self._checks.clear()
+            return
+        if self._fails_alone and not self._strict:
             self._status = Status.EXHAUSTED
 
     def _known_to_fail(self, claim: int, request: int, states: Symmetry | ExactStates) -> bool:

@@ -8,9 +8,10 @@ turns one into the other; then both fail or neither does.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
+from scheduler.cel import AttributeValue
 from scheduler.dra.constraints import MATCH, SCALARS
 from scheduler.dra.suitability import known
 from scheduler.dra.taking import Taking
@@ -23,15 +24,17 @@ class Symmetry:
 
     __slots__ = ("_colors", "_grouped", "_groups", "_names", "_relevant", "_single", "_sorted_places", "_taking")
 
-    def __init__(self, taking: Taking) -> None:
+    def __init__(self, taking: Taking, lists: Sequence[tuple[int, ...]]) -> None:
         self._taking = taking
         names = {constraint.attribute for constraint in taking.plan.constraints}
-        self._single = {} if taking.features.list_attributes else {name: _unique_values(taking, name) for name in names}
+        # Values are only renamed where they are plain: neither lists nor computed by a request.
+        plain = not taking.features.list_attributes and not any(a.derived for a in taking.plan.alternatives)
+        self._single = {name: _unique_values(taking, name) for name in names} if plain else {}
         self._names = tuple(sorted(names))
         # The attribute whose values may be renamed: the only one with a value that several devices share.
         shared = [name for name in self._names if self._shared(name)]
-        renamable = len(shared) == 1 and not taking.features.list_attributes
-        self._grouped = shared[0] if renamable else None
+        self._grouped = shared[0] if plain and len(shared) == 1 else None
+        ordered = _ordered_devices(taking, lists)
         ids: dict[Hashable, int] = {}
         self._colors: list[int] = []
         self._groups: list[Hashable] = []
@@ -40,7 +43,8 @@ class Symmetry:
             suits = tuple(bool(known(taking.view, a).yes >> position & 1) for a in taking.plan.alternatives)
             if any(suits):
                 self._relevant |= 1 << position
-            color = (suits, static_color(taking, position), self._attributes(position, self._grouped))
+            own = position if ordered >> position & 1 else None
+            color = (suits, own, static_color(taking, position), self._attributes(position, self._grouped))
             self._colors.append(ids.setdefault(color, len(ids)))
             value = info.attribute(self._grouped) if self._grouped is not None else None
             self._groups.append(self._value(self._grouped, value, info.multi) if self._grouped is not None else None)
@@ -54,14 +58,21 @@ class Symmetry:
                 return True
         return False
 
-    def _value(self, name: str, value: Any, multi: bool) -> Hashable:
+    def _value(self, name: str, value: AttributeValue | None, multi: bool) -> Hashable:
         if value is None or multi:
-            return _frozen(value)
-        return _UNIQUE if value[0] in SCALARS and value in self._single.get(name, ()) else _frozen(value)
+            return value
+        return _UNIQUE if value[0] in SCALARS and value in self._single.get(name, ()) else value
 
     def _attributes(self, position: int, without: str | None) -> tuple[Hashable, ...]:
         info = self._taking.view.devices[position]
-        return tuple(self._value(name, info.attribute(name), info.multi) for name in self._names if name != without)
+        derived = tuple(
+            self._taking.value(alternative, info, constraint.attribute)
+            for alternative in self._taking.plan.alternatives
+            if alternative.derived and known(self._taking.view, alternative).yes >> position & 1
+            for constraint in (self._taking.plan.constraints[index] for index in alternative.constraints)
+        )
+        names = (name for name in self._names if name != without)
+        return (*(self._value(name, info.attribute(name), info.multi) for name in names), *derived)
 
     def twin(self, position: int) -> Hashable:
         """Equal for devices that are alike."""
@@ -141,6 +152,19 @@ class Symmetry:
         return tuple(taking.bits) if any(a.admin for a in taking.plan.alternatives) else None
 
 
+def _ordered_devices(taking: Taking, lists: Sequence[tuple[int, ...]]) -> int:
+    """The bitmap of devices that mode All takes under a constraint: in list order, and a broken one is an error.
+
+    Such a device is like no other, so that what is called alike meets the same error or none.
+    """
+    bits = 0
+    for alternative in taking.plan.alternatives:
+        if alternative.take_all and alternative.constraints:
+            for position in lists[alternative.index]:
+                bits |= 1 << position
+    return bits
+
+
 class ExactStates:
     """States as they are: always sound, because a search from the same state meets the same errors or none."""
 
@@ -157,19 +181,12 @@ class ExactStates:
             request,
             len(taking.picks[claim]),
             tuple(taking.bits),
-            tuple(None if state is None else tuple(map(_hashable, state)) for state in taking.joined),
+            tuple(taking.joined),
             frozenset(taking.running.items()),
             frozenset(taking.groups.items()),
             frozenset(taking.shares.items()),
             frozenset(taking.consumed.items()),
         )
-
-
-def _hashable(part: Any) -> Hashable:
-    """A part of a constraint's state: a value, whose list becomes a tuple, or a kind or set of elements."""
-    if isinstance(part, tuple) and isinstance(part[1], list):
-        return part[0], tuple(part[1])
-    return part  # type: ignore[no-any-return]  # scalars, and frozensets of them
 
 
 def _unique_values(taking: Taking, name: str) -> frozenset[Any]:
@@ -180,11 +197,6 @@ def _unique_values(taking: Taking, name: str) -> frozenset[Any]:
         if value is not None and value[0] in SCALARS:
             seen[value] = seen.get(value, 0) + (2 if info.multi else 1)
     return frozenset(value for value, count in seen.items() if count == 1)
-
-
-def _frozen(value: Any) -> Hashable:
-    """A list value as a hashable one."""
-    return (value[0], tuple(value[1])) if value is not None and isinstance(value[1], list) else value
 
 
 def static_color(taking: Taking, position: int) -> Hashable:

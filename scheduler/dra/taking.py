@@ -209,8 +209,8 @@ class Taking:
             self.trail.put(self.groups, key, join_groups(state, consumption.groups))
         return True
 
-    def _value(self, alternative: Alternative, info: DeviceInfo, name: str) -> AttributeValue | None:
-        """The attribute a constraint means; a derived one of that full name comes first."""
+    def value(self, alternative: Alternative, info: DeviceInfo, name: str) -> AttributeValue | None:
+        """The attribute a constraint means; a derived one of that full name comes first. Raises FatalError."""
         expression = alternative.derived.get(name) if alternative.derived else None
         if expression is None:
             return info.attribute(name)
@@ -219,10 +219,19 @@ class Taking:
         except DerivedError as error:
             raise FatalError(str(error)) from error
 
+    def derived_error(self, alternative: Alternative, info: DeviceInfo) -> str:
+        """What goes wrong with the alternative's derived attributes on a device, as far as constraints ask for them."""
+        try:
+            for index in alternative.constraints:
+                self.value(alternative, info, self.plan.constraints[index].attribute)
+        except FatalError as error:
+            return str(error)
+        return ""
+
     def _constrain(self, alternative: Alternative, info: DeviceInfo) -> bool:
         for index in alternative.constraints:
             constraint = self.plan.constraints[index]
-            value = self._value(alternative, info, constraint.attribute)
+            value = self.value(alternative, info, constraint.attribute)
             if value is None:
                 self._refuse_constraint(Reason.ATTRIBUTE_MISSING, alternative, info, constraint, None)
                 return False
