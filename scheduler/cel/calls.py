@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from scheduler.cel.attributes import Closure, shown
-from scheduler.cel.celtypes import Type
+from scheduler.cel.celtypes import DEVICE, Type
 from scheduler.cel.cost import LIMIT, call_cost, equal_cost, equality, result_cost
 from scheduler.cel.errors import CelError, CompileError, CostExceededError, no_such_overload
 from scheduler.cel.frame import Frame
 from scheduler.cel.lib_regex import COMPILED
-from scheduler.cel.nodes import Call, Node
+from scheduler.cel.libraries import FUNCTIONS
+from scheduler.cel.nodes import Call, Ident, ListExpr, Literal, Node, Select
 from scheduler.cel.pattern import PatternError, compile_pattern
 from scheduler.cel.registry import Function, Overload, missing
 from scheduler.cel.values import MapValue, OptionalValue, equal, stored_key
@@ -175,7 +176,7 @@ def _implementation(node: Call, overload_id: str, function: Function) -> Impleme
         raise CompileError(f"program instantiation failed: no such overload: {function.name}", *node.at)
     nodes = node.args if node.target is None else (node.target, *node.args)
     if function.unguarded or all(
-        _surely(child.type, wanted) for child, wanted in zip(nodes, overload.params, strict=True)
+        _firm(child) and _surely(child.type, wanted) for child, wanted in zip(nodes, overload.params, strict=True)
     ):
         return implementation
     return _guarded(function, overload, implementation)
@@ -194,6 +195,26 @@ def _guarded(function: Function, overload: Overload, implementation: Implementat
         return implementation(*values)
 
     return evaluate
+
+
+def _firm(node: Node) -> bool:
+    """Does the value surely have the static type? Not if inference only guessed it from how a dyn was used."""
+    if isinstance(node, Literal):
+        return True
+    if isinstance(node, Ident):
+        return node.type == DEVICE
+    if isinstance(node, Select):
+        return node.constant is not None or _firm(node.operand)
+    if isinstance(node, ListExpr):
+        return bool(node.elements) and all(map(_firm, node.elements))
+    if not isinstance(node, Call):
+        return False
+    if node.function in ("_[_]", "_[?_]", "_?._"):
+        return _firm(node.args[0])
+    if len(node.overloads) != 1 or node.function not in FUNCTIONS:
+        return False
+    declared = [one for one in FUNCTIONS[node.function].overloads if one.id == node.overloads[0]]
+    return bool(declared) and not any(one.type_params for one in declared)
 
 
 def _surely(kind: Type, wanted: Type) -> bool:

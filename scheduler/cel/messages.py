@@ -9,15 +9,26 @@ from typing import Any, Final
 from scheduler.cel.attributes import Closure
 from scheduler.cel.errors import CelError
 from scheduler.cel.frame import Frame
+from scheduler.cel.native import NativeError, to_native
 from scheduler.cel.nodes import StructExpr
 from scheduler.cel.values import INT_MAX, INT_MIN, Duration, MapValue, OptionalValue, Timestamp, Uint, type_name
 
 Fields = list[tuple[str, Closure, bool]]
+Values = dict[str, Any]
 
-_ZERO: Final[dict[str, Any]] = {
-    "BoolValue": False, "BytesValue": b"", "DoubleValue": 0.0, "FloatValue": 0.0, "Int32Value": 0, "Int64Value": 0,
-    "StringValue": "", "UInt32Value": Uint(0), "UInt64Value": Uint(0),
-}  # fmt: skip
+# The wrapper messages: Go type and zero value of their field.
+_WRAPPERS: Final[dict[str, tuple[str, Any]]] = {
+    "BoolValue": ("bool", False),
+    "BytesValue": ("[]uint8", b""),
+    "DoubleValue": ("float64", 0.0),
+    "FloatValue": ("float32", 0.0),
+    "Int32Value": ("int32", 0),
+    "Int64Value": ("int64", 0),
+    "StringValue": ("string", ""),
+    "UInt32Value": ("uint32", Uint(0)),
+    "UInt64Value": ("uint64", Uint(0)),
+}
+_VALUE_FIELDS: Final = {"number_value": "float64", "string_value": "string", "bool_value": "bool"}
 
 
 def build_message(node: StructExpr, fields: Fields, cost: int) -> Closure:
@@ -25,7 +36,7 @@ def build_message(node: StructExpr, fields: Fields, cost: int) -> Closure:
     make = _MAKERS.get(node.name.rpartition(".")[2], _impossible)
 
     def evaluate(frame: Frame) -> Any:
-        values: dict[str, Any] = {}
+        values: Values = {}
         try:
             for name, value_of, optional in fields:
                 value = value_of(frame)
@@ -46,60 +57,64 @@ def build_message(node: StructExpr, fields: Fields, cost: int) -> Closure:
     return evaluate
 
 
-def _impossible(node: StructExpr, _values: dict[str, Any]) -> Any:
+def _impossible(node: StructExpr, _values: Values) -> Any:
     raise CelError(f"unknown type '{node.name}'", node)
 
 
-def _field_error(node: StructExpr, field: str, reason: str) -> CelError:
-    return CelError(f"field type conversion error for {node.name}.{field} value type: {reason}", node)
+def _field(node: StructExpr, values: Values, name: str, target: str, zero: Any) -> Any:
+    if name not in values:
+        return zero
+    try:
+        return to_native(values[name], target)
+    except NativeError as error:
+        raise CelError(f"field type conversion error for {node.name}.{name} value type: {error}", node) from None
 
 
-def _wrapper(node: StructExpr, values: dict[str, Any]) -> Any:
-    short = node.name.rpartition(".")[2]
-    zero = _ZERO[short]
-    value = values.get("value", zero)
-    if type(value) is not type(zero):
-        wanted = _NATIVE_NAMES[type(zero)]
-        given = type_name(value)
-        reason = f"unsupported native conversion from {given} to '{wanted}'"
-        if given in ("int", "uint"):
-            reason = f"unsupported type conversion from '{given}' to {wanted}"
-        raise _field_error(node, "value", reason)
-    if short == "Int32Value" and not -(2**31) <= value < 2**31:
-        raise _field_error(node, "value", "integer overflow")
-    if short == "UInt32Value" and value >= 2**32:
-        raise _field_error(node, "value", "unsigned integer overflow")
-    return struct.unpack("f", struct.pack("f", value))[0] if short == "FloatValue" else value
+def _container(node: StructExpr, values: Values, name: str, kind: type, empty: Any) -> Any:
+    value = values.get(name, empty)
+    if not isinstance(value, kind):
+        raise CelError(f"unsupported field type for {node.name}.{name}: {type_name(value)}", node)
+    return value
 
 
-_NATIVE_NAMES: Final = {bool: "bool", int: "int64", Uint: "uint64", float: "float64", str: "string", bytes: "[]uint8"}
+def _wrapper(node: StructExpr, values: Values) -> Any:
+    target, zero = _WRAPPERS[node.name.rpartition(".")[2]]
+    value = _field(node, values, "value", target, zero)
+    if target != "float32":
+        return value
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
-def _nanos(node: StructExpr, values: dict[str, Any]) -> int:
-    nanos: int = values.get("nanos", 0)
-    if not -(2**31) <= nanos < 2**31:
-        raise _field_error(node, "nanos", "integer overflow")
-    return int(values.get("seconds", 0)) * 1_000_000_000 + nanos
+def _nanos(node: StructExpr, values: Values) -> int:
+    seconds: int = _field(node, values, "seconds", "int64", 0)
+    nanos: int = _field(node, values, "nanos", "int32", 0)
+    return seconds * 1_000_000_000 + nanos
 
 
-def _duration(node: StructExpr, values: dict[str, Any]) -> Any:
+def _duration(node: StructExpr, values: Values) -> Any:
     # Go's conversion stops at the ends of the range.
     return Duration(min(max(_nanos(node, values), INT_MIN), INT_MAX))
 
 
-def _timestamp(node: StructExpr, values: dict[str, Any]) -> Any:
+def _timestamp(node: StructExpr, values: Values) -> Any:
     return Timestamp(_nanos(node, values))
 
 
-def _value(_node: StructExpr, values: dict[str, Any]) -> Any:
-    return next(reversed(values.values()), None)
+def _value(node: StructExpr, values: Values) -> Any:
+    name = next(reversed(values), "")
+    if name in _VALUE_FIELDS:
+        return _field(node, values, name, _VALUE_FIELDS[name], None)
+    return values.get(name)
 
 
-_MAKERS: Final[dict[str, Callable[[StructExpr, dict[str, Any]], Any]]] = {
-    **dict.fromkeys(_ZERO, _wrapper),
+_MAKERS: Final[dict[str, Callable[[StructExpr, Values], Any]]] = {
+    **dict.fromkeys(_WRAPPERS, _wrapper),
     "Duration": _duration,
     "Timestamp": _timestamp,
-    "ListValue": lambda _node, values: values.get("values", []),
-    "Struct": lambda _node, values: values.get("fields", MapValue({})),
+    "ListValue": lambda node, values: _container(node, values, "values", list, []),
+    "Struct": lambda node, values: _container(node, values, "fields", MapValue, MapValue({})),
     "Value": _value,
 }

@@ -90,6 +90,9 @@ class Planner:
     def ident(self, node: Ident) -> Planned:
         if node.constant is not None:
             return Constant(node, TypeValue(type_value_name(node.constant)))
+        if node.type.kind == "type":
+            # Upstream takes every name of a type's type for the name of a type.
+            raise CompileError(f"program instantiation failed: reference to undefined type: {node.name}", *node.at)
         if not node.absolute:
             for scope in reversed(self.scopes):
                 if node.name in scope:

@@ -21,11 +21,12 @@ from scheduler.cel.errors import (
 from scheduler.cel.frame import Frame
 from scheduler.cel.grammar import parse
 from scheduler.cel.guards import guard_for
+from scheduler.cel.native import NativeError, to_native
 from scheduler.cel.plan import Planner
 from scheduler.cel.reads import Reads, reads_of
 from scheduler.cel.semver import Semver
 from scheduler.cel.validate import validate
-from scheduler.cel.values import OptionalValue, Uint, type_name
+from scheduler.cel.values import Uint, type_name
 
 Interrupt = Callable[[], bool]
 
@@ -68,6 +69,9 @@ class _Program:
             raise EvaluationError(error.message, kind, cost=frame.cost) from None  # type: ignore[arg-type]  # narrowed above
         except RecursionError:
             raise EvaluationError(_TOO_DEEP, cost=frame.cost) from None
+        except Exception as error:
+            # Upstream recovers from panics here in the same way: an expression may fail, the scheduler may not.
+            raise EvaluationError(f"internal error: {type(error).__name__}: {error}", cost=frame.cost) from error
         return value, frame.cost
 
 
@@ -108,41 +112,15 @@ _NATIVE: Final = {
     "double": "float64",
     "bytes": "[]uint8",
 }
-# How upstream words a result that is no bool, by type.
-_NOT_BOOL: Final = {
-    "string": "unsupported native conversion from string to 'bool'",
-    "int": "unsupported type conversion from 'int' to bool",
-    "uint": "unsupported type conversion from 'uint' to bool",
-    "double": "type conversion error from Double to 'bool'",
-    "bytes": "type conversion error from Bytes to 'bool'",
-    "list": "type conversion error from list to 'bool'",
-    "map": "type conversion error from map to 'bool'",
-    "type": "type conversion not supported for 'type'",
-    "google.protobuf.Duration": "type conversion error from 'Duration' to 'bool'",
-    "google.protobuf.Timestamp": "type conversion error from 'Timestamp' to 'bool'",
-    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
-    "kubernetes.Quantity": "type conversion error from 'Quantity' to 'bool'",
-    "kubernetes.URL": "type conversion error from 'URL' to 'bool'",
-    "kubernetes.NamedFormat": "type conversion error from 'Format' to 'bool'",
-    "net.IP": "type conversion error from 'IP' to 'bool'",
-    "net.CIDR": "type conversion error from 'CIDR' to 'bool'",
-}
 
 
 def _as_bool(value: Any, cost: int) -> bool:
     """The answer of a selector. Upstream's conversion looks through optionals."""
-    name = type_name(value)
-    while type(value) is OptionalValue:
-        if not value.present:
-            raise EvaluationError(
-                f"CEL result of type {name} could not be converted to bool: optional.none() dereference", cost=cost
-            )
-        value = value.value
-    if type(value) is bool:
-        return value
-    inner = type_name(value)
-    reason = _NOT_BOOL.get(inner, f"type conversion error from '{inner}' to 'bool'")
-    raise EvaluationError(f"CEL result of type {name} could not be converted to bool: {reason}", cost=cost)
+    try:
+        return bool(to_native(value, "bool"))
+    except NativeError as error:
+        text = f"CEL result of type {type_name(value)} could not be converted to bool: {error}"
+        raise EvaluationError(text, cost=cost) from None
 
 
 class DerivedAttribute(_Program):
