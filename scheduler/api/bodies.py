@@ -16,6 +16,7 @@ import msgspec
 from scheduler.api.core import Pod
 from scheduler.api.kinds import Kind
 from scheduler.api.resource import FINALIZER, AllocationResult, ConsumerReference, ResourceClaim
+from scheduler.api.versions import claim_spec
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -63,7 +64,8 @@ def claim_body(kind: Kind, claim: ResourceClaim, name: str) -> bytes:
         "annotations": meta.annotations,
         "ownerReferences": meta.ownerReferences,
     }
-    return _encode({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": claim.spec})
+    spec = claim_spec(kind, claim.spec)
+    return _encode({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, "spec": spec})
 
 
 def delete_options(uid: str) -> bytes:

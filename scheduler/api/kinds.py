@@ -17,7 +17,10 @@ from scheduler.errors import UserError
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind and its REST path. ``group`` is "" for core; ``struct`` is what it decodes into."""
+    """A kind and its REST path. ``group`` is "" for core; ``struct`` is what it decodes into.
+
+    ``wire``: for versions of another shape, the Struct they are read with; its ``v1()`` answers with a ``struct``.
+    """
 
     name: str
     group: str
@@ -25,6 +28,7 @@ class Kind(msgspec.Struct, frozen=True):
     plural: str
     namespaced: bool
     struct: type
+    wire: type | None = None
 
     @property
     def api_version(self) -> str:
@@ -79,14 +83,15 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
 
     null means absent, as it does in Go: such an object is decoded a second time without its nulls.
     """
-    decoder = _decoder(kind.struct)
+    decoder = _decoder(kind.wire or kind.struct)
     try:
         try:
-            return decoder.decode(raw)
+            found = decoder.decode(raw)
         except msgspec.ValidationError:
             if b"null" not in bytes(raw):
                 raise
-            return decoder.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
+            found = decoder.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
+        return found if kind.wire is None else found.v1()
     except msgspec.DecodeError as error:
         try:
             name = _PEEK.decode(raw).metadata.key

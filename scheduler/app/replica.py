@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from scheduler import __version__
+from scheduler.api.versions import ResourceKinds
 from scheduler.app.meters import ServiceMeter, refresh_gauges
 from scheduler.app.service import Service
 from scheduler.config import RunOptions
@@ -24,6 +25,7 @@ from scheduler.edge.beat import Beat
 from scheduler.edge.certificates import ServingCertificate
 from scheduler.edge.client import ApiClient, OpenGate, WriteGate
 from scheduler.edge.credentials import Access, find_access
+from scheduler.edge.discovery import discover_kinds
 from scheduler.edge.election import ElectionSettings
 from scheduler.edge.http import Check, HealthServer, ping
 from scheduler.edge.leader import LeaderElector
@@ -91,7 +93,9 @@ class Replica:
             self._loop.add_signal_handler(number, self._ended.set)
         gate: WriteGate = self.elector or OpenGate()
         async with ApiClient(self.access, gate=gate, observe=self._observe) as client:
-            service = self._service(client)
+            kinds = await discover_kinds(client, lambda text: self.log.warning("discovery", message=text))
+            self.log.info("resource.k8s.io", version=kinds.claim.version, taint_rules=kinds.taint_rule.version)
+            service = self._service(client, kinds)
             self.metrics.read_from(service.reflectors.values(), service.recorder)
             server = await self._serve(client, service)
             beating = asyncio.create_task(self._keep_beating())
@@ -150,7 +154,7 @@ class Replica:
             self.log.error("ended by an error", error=str(deciding.exception()))
         return 1 if failed else 0
 
-    def _service(self, client: ApiClient) -> Service:
+    def _service(self, client: ApiClient, kinds: ResourceKinds) -> Service:
         options = self.options
         return Service(
             options.config,
@@ -164,6 +168,7 @@ class Replica:
             beat=self.beat.touch,
             verify_caches=options.verify_caches,
             max_unschedulable_s=options.pod_max_in_unschedulable_pods_s,
+            kinds=kinds,
         )
 
     async def _serve(self, client: ApiClient, service: Service) -> HealthServer | None:

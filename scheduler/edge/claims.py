@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from scheduler.api import bodies
-from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, decode
+from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, decode
 from scheduler.api.resource import (
     FINALIZER,
     RESERVED_FOR_MAX,
@@ -184,11 +184,13 @@ class ClaimWriter:
         self,
         client: ApiClient,
         *,
+        kind: Kind = RESOURCE_CLAIM,
         now: Callable[[], str] = rfc3339_now,
         sleep: Sleep = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        self._client, self._now, self._sleep, self._rng = client, now, sleep, rng or random.Random()
+        self._client, self._kind = client, kind
+        self._now, self._sleep, self._rng = now, sleep, rng or random.Random()
         self._lanes: dict[str, _Lane] = {}
 
     @property
@@ -329,7 +331,7 @@ class ClaimWriter:
         raise ClaimConflictError(claim.key, f"claim {claim.key} does not keep what is written to it", now)
 
     async def _send(self, claim: ResourceClaim, write: Write) -> ResourceClaim:
-        path = RESOURCE_CLAIM.path(claim.metadata.namespace, claim.metadata.name, write.subresource)
+        path = self._kind.path(claim.metadata.namespace, claim.metadata.name, write.subresource)
         try:
             answer = await self._client.call("PATCH", path, write.body, write.content_type)
         except ApiError as error:
@@ -354,15 +356,14 @@ class ClaimWriter:
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         """The claim as it is now. Raises ClaimGoneError, also for another claim under the same name."""
         try:
-            answer = await self._client.call("GET", RESOURCE_CLAIM.path(claim.metadata.namespace, claim.metadata.name))
+            answer = await self._client.call("GET", self._kind.path(claim.metadata.namespace, claim.metadata.name))
         except NotFound as error:
             raise ClaimGoneError(claim.key) from error
         return self._decoded(claim, answer.body)
 
-    @staticmethod
-    def _decoded(claim: ResourceClaim, body: bytes) -> ResourceClaim:
+    def _decoded(self, claim: ResourceClaim, body: bytes) -> ResourceClaim:
         try:
-            decoded: ResourceClaim = decode(RESOURCE_CLAIM, body)
+            decoded: ResourceClaim = decode(self._kind, body)
         except DecodeError as error:
             raise AnswerLost(f"the answer is no claim: {error}") from error
         if decoded.uid and decoded.uid != claim.uid:
