@@ -1,0 +1,142 @@
+"""The copy is compared with a fresh LIST: what the watch lost is repaired and counted, no more than that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from scheduler.edge.reconcile import Reconciler
+from scheduler.embedded.faults import Action, Fault
+from scheduler.errors import InternalError
+from tests.app.objects import claim, gpu_class, gpu_slice, node, pod
+from tests.app.race import allocated
+from tests.app.world import World, world
+
+LOST = {
+    "Pod": ("pods", "default/p", "/api/v1/namespaces/default/pods/p"),
+    "Node": ("nodes", "n2", "/api/v1/nodes/n2"),
+    "ResourceClaim": ("claims", "default/c", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"),
+    "ResourceSlice": ("slices", "n2-gpu", "/apis/resource.k8s.io/v1/resourceslices/n2-gpu"),
+    "DeviceClass": ("classes", "gpu", "/apis/resource.k8s.io/v1/deviceclasses/gpu"),
+}
+
+
+def objects() -> list[dict[str, Any]]:
+    return [
+        gpu_class(),
+        node("n1"),
+        node("n2"),
+        gpu_slice("n2", 1),
+        allocated("c", "n2", "gpu-0"),
+        pod("p", nodeName="n2"),
+    ]
+
+
+def known(w: World, kind: str) -> bool:
+    """Whether the state still counts the object."""
+    state = w.service.state
+    return {
+        "Pod": any(found.pod.metadata.name == "p" for found in (p.info for p in state.placements.values())),
+        "Node": state.nodes.row_of("n2") is not None,
+        "ResourceClaim": bool(state.devices.ledger.state()),
+        "ResourceSlice": state.devices.slices.get("n2-gpu") is not None,
+        "DeviceClass": state.devices.classes.get("gpu") is not None,
+    }[kind]
+
+
+def lose_next_deletion(w: World, kind: str) -> None:
+    """The reflector's next DELETED event is lost, as if the stream had swallowed it."""
+    reflector = w.service.reflectors[kind]
+    take = reflector._event
+
+    def forgetful(line: bytes, batch: list[Any]) -> int:
+        store = dict(reflector.store)
+        revision = take(line, batch)
+        if batch and batch[-1].new is None:
+            batch.pop()
+            reflector.store = store
+        return revision
+
+    reflector._event = forgetful  # type: ignore[method-assign]  # a fault no server can be made to commit
+
+
+@pytest.mark.parametrize("kind", LOST)
+async def test_a_lost_deletion_is_repaired_and_counted(kind: str) -> None:
+    """The object is gone from the server, the watch never said so: the next pass removes it."""
+    async with world(objects()) as w:
+        lose_next_deletion(w, kind)
+        await w.call("DELETE", LOST[kind][2], {"gracePeriodSeconds": 0})
+        async with asyncio.timeout(5):
+            while w.service.reflectors[kind].revision < w.server.store.revision:  # noqa: ASYNC110 - nothing to wait for
+                await asyncio.sleep(0.01)
+        assert known(w, kind)
+        assert await w.service.reconciler.reconcile() == 1
+        assert not known(w, kind)
+        assert w.counts.seen[f"repaired {kind}"] == 1
+        assert await w.service.reconciler.reconcile() == 0
+        w.service.loop.check()
+
+
+async def test_no_false_repairs_while_pods_are_placed() -> None:
+    """Passes one after the other while events are under way repair nothing."""
+    async with world([gpu_class(), node("n1"), gpu_slice("n1", 4), *(claim(f"c{i}") for i in range(4))]) as w:
+        for index in range(4):
+            await w.call("POST", "/api/v1/namespaces/default/pods", pod(f"p{index}", claim=f"c{index}"))
+            assert await w.service.reconciler.reconcile() == 0
+
+        async def bound() -> bool:
+            return len(await w.bound()) == 4
+
+        await w.until(bound, "all are bound")
+        assert await w.service.reconciler.reconcile() == 0
+        assert not [name for name in w.counts.seen if name.startswith("repaired")]
+
+
+async def test_a_list_that_fails_is_told_and_the_next_kind_is_looked_at() -> None:
+    """One kind cannot be listed: the others are still compared."""
+    async with world(objects()) as w:
+        lose_next_deletion(w, "ResourceClaim")
+        await w.call("DELETE", LOST["ResourceClaim"][2])
+        async with asyncio.timeout(5):
+            while w.service.reflectors["ResourceClaim"].revision < w.server.store.revision:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+        w.server.faults.add(Fault(Action.ANSWER, verb="list", kind="nodes", code=403, user_agent="dra-scheduler*"))
+        assert await w.service.reconciler.reconcile() == 1
+        assert any("reconcile of nodes" in str(fields.get("message")) for _, _, fields in w.log.lines)
+
+
+@pytest.mark.parametrize("error", [InternalError("a sum is wrong"), KeyError("row")])
+async def test_a_wrong_number_is_told_and_counted(error: Exception) -> None:
+    """Whatever the check raises: the scheduler goes on, and the fault is seen."""
+    told: list[str] = []
+    counted: Counter[str] = Counter()
+
+    def check() -> None:
+        raise error
+
+    reconciler = Reconciler([], check, lambda kind, count: counted.update({kind: count}), told.append)
+    assert await reconciler.reconcile() == 0
+    assert counted == {"derived": 1}
+    assert len(told) == 1
+
+
+async def test_passes_come_at_the_interval() -> None:
+    """One pass after each pause, for ever."""
+    pauses: list[float] = []
+    passes: list[int] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            raise asyncio.CancelledError
+
+    reconciler = Reconciler(
+        [], lambda: passes.append(1), lambda kind, count: None, lambda text: None, interval_s=7, sleep=sleep
+    )
+    with pytest.raises(asyncio.CancelledError):
+        await reconciler.run()
+    assert pauses == [7, 7, 7, 7]
+    assert len(passes) == 3
