@@ -9,23 +9,20 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 import numpy as np
 
-from plugins.dynamic_resources.answers import AnswerCache, Group
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
 from plugins.dynamic_resources.binding import binding_wait
-from plugins.dynamic_resources.extended import Variant, creation, find_extended, variants_of_rows
+from plugins.dynamic_resources.extended import creation, find_extended
 from plugins.dynamic_resources.hints import registrations
-from plugins.dynamic_resources.scoring import chosen_score, raw_score
+from plugins.dynamic_resources.scoring import raw_score
+from plugins.dynamic_resources.searching import NAME, STEPS_PER_S, NodeSearches
 from scheduler.api.core import Node, Pod
 from scheduler.api.resource import ConsumerReference, ResourceClaim
-from scheduler.dra.allocator import Allocated, Allocation, Fatal, NodeError, Outcome, Timeout
 from scheduler.dra.claims import ClaimError, binding_state, binding_timed_out, has_binding_conditions, resolve_claims
 from scheduler.dra.devices import DeviceKey
 from scheduler.dra.features import Features
 from scheduler.dra.rejections import Rejection
-from scheduler.dra.reporter import SILENT, Collector, Reporter
-from scheduler.dra.requests import Plan, prepare
-from scheduler.dra.selectors import SelectorCache
-from scheduler.errors import ClusterError, InternalError, PluginError
+from scheduler.dra.reporter import Collector
+from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
 from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
@@ -34,12 +31,8 @@ from scheduler.framework.status import SKIP, SUCCESS, Code, Status, VerdictTable
 from scheduler.state.cluster import ClusterState
 from scheduler.state.nodes import NodeTable
 
-NAME = "DynamicResources"
 FILTER_TIMEOUT_S = 10.0
 BINDING_TIMEOUT_S = 600.0
-# The core has no clock: the filter's deadline is counted in search steps, at what one core does in a second.
-STEPS_PER_S = 100_000
-_SLICE_STEPS = 500
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
@@ -52,12 +45,10 @@ class DynamicResources:
         self._state: ClusterState = handle.state
         self._new_id: Callable[[], str] = handle.new_id
         self._features: Features = self._state.features
-        self._filter_timeout_s = float(handle.arguments.get("filterTimeout", FILTER_TIMEOUT_S))
         self._binding_timeout_s = float(handle.arguments.get("bindingTimeout", BINDING_TIMEOUT_S))
-        self._selectors = SelectorCache()
-        self._answers = AnswerCache()
         self.verdicts = VerdictTable(NAME)
-        self._none = self.verdicts.intern(_UNRESOLVABLE, ("cannot allocate all claims",))
+        filter_timeout_s = float(handle.arguments.get("filterTimeout", FILTER_TIMEOUT_S))
+        self._searches = NodeSearches(self._features, self.verdicts, filter_timeout_s)
         self._unavailable = self.verdicts.intern(_UNRESOLVABLE, ("resourceclaim not available on the node",))
 
     def events(self) -> Sequence[Registration]:
@@ -88,14 +79,9 @@ class DynamicResources:
             if status is not None:
                 return PreFilterResult(status)
         if attempt.open:
-            attempt.plan = prepare(attempt.open, devices.classes, self._features, self._selectors)
+            attempt.plan = self._searches.prepare(cycle, attempt.open)
         cycle.data[NAME] = attempt
         return PreFilterResult(SUCCESS)
-
-    def _plan_with(self, cycle: Cycle, attempt: ClaimsOfPod) -> Callable[[ResourceClaim], Plan]:
-        """Prepares the open claims together with one more."""
-        classes = cycle.state.devices.classes
-        return lambda claim: prepare([*attempt.open, claim], classes, self._features, self._selectors)
 
     def _sort_in(self, cycle: Cycle, attempt: ClaimsOfPod, claim: ResourceClaim) -> Status | None:
         """Put a claim among those held or open; a status ends the attempt."""
@@ -134,8 +120,8 @@ class DynamicResources:
                 # Remembered even where the other claims find no devices, so that PostFilter can free them.
                 attempt.unavailable[held.claim.uid] = held.claim
                 unavailable |= ~here
-        groups = self._groups(cycle, attempt, nodes, rows, verdicts)
-        yield from self._ask(cycle, attempt, groups, nodes, rows)
+        groups = self._searches.groups(cycle, attempt, nodes, rows, verdicts)
+        yield from self._searches.ask(cycle, attempt, groups, nodes, rows)
         attempt.scores = np.zeros(nodes.capacity, dtype=np.int64)
         for group in groups:
             asked = rows[group.places]
@@ -143,91 +129,6 @@ class DynamicResources:
             attempt.scores[asked] = group.answers.scores[asked]
         verdicts[(verdicts == 0) & unavailable] = self._unavailable
         return verdicts
-
-    def _groups(
-        self, cycle: Cycle, attempt: ClaimsOfPod, nodes: NodeTable, rows: Rows, verdicts: Verdicts
-    ) -> list[Group]:
-        """Nodes that have the same to allocate; those refused before any search get their verdict here."""
-        if attempt.extended is None:
-            if attempt.plan is None:
-                return []
-            answers = self._answers.open(attempt.shape(), attempt.plan, cycle.state.devices, nodes)
-            return [Group(np.arange(len(rows)), attempt.plan, answers)]
-        places: dict[Variant | None, list[int]] = {}
-        variants = variants_of_rows(attempt.extended, nodes, rows, self._plan_with(cycle, attempt))
-        for place, (row, variant) in enumerate(zip(rows.tolist(), variants, strict=True)):
-            node = nodes.node(row)
-            refusal = attempt.extended.refusal(node)
-            if refusal:
-                verdicts[place] = self.verdicts.intern(_UNRESOLVABLE, (refusal,))
-                continue
-            if variant is not None:
-                attempt.special[node.name] = variant
-            places.setdefault(variant, []).append(place)
-        groups = []
-        for variant, found in places.items():
-            plan = attempt.plan if variant is None else variant.plan
-            if plan is not None:
-                shape = attempt.shape(() if variant is None else (variant.claim,))
-                answers = self._answers.open(shape, plan, cycle.state.devices, nodes)
-                groups.append(Group(np.array(found, dtype=np.int64), plan, answers))
-        return groups
-
-    def _ask(
-        self, cycle: Cycle, attempt: ClaimsOfPod, groups: Sequence[Group], nodes: NodeTable, rows: Rows
-    ) -> Generator[None, None, None]:
-        """Search the nodes whose answer is not known, in row order."""
-        unknown = [(place, group) for group in groups for place in group.unknown(nodes, rows)]
-        if len(groups) > 1:
-            unknown.sort(key=lambda entry: entry[0])
-        order = rows.tolist()
-        # The table may change at each yield: node objects and versions are taken together beforehand.
-        asked = [(order[place], group) for place, group in unknown]
-        known = [(row, nodes.node(row), int(nodes.static_versions[row]), group) for row, group in asked]
-        for row, node, version, group in known:
-            allocation = self._allocation(cycle, group.plan, node)
-            yield from self._search(cycle, allocation, node.name)
-            verdict = self._verdict(allocation.outcome, node.name)
-            if not verdict:
-                attempt.found[node.name] = allocation
-            group.answers.keep(row, version, verdict, chosen_score(allocation.outcome))
-            if cycle.budget.charge(1):
-                yield
-
-    def _allocation(self, cycle: Cycle, plan: Plan, node: Node, reporter: Reporter = SILENT) -> Allocation:
-        devices = cycle.state.devices
-        view = devices.slices.view(node)
-        return Allocation(plan, view, devices.ledger.usage(view), self._features, reporter, devices.ledger.holders)
-
-    def _search(self, cycle: Cycle, allocation: Allocation, node: str) -> Generator[None, None, None]:
-        """Run one node's search in slices of the cycle's budget, up to the filter's deadline."""
-        limit = int(self._filter_timeout_s * STEPS_PER_S)
-        while True:
-            before = allocation.steps
-            outcome = allocation.run(_SLICE_STEPS)
-            spent = cycle.budget.charge(allocation.steps - before)
-            if outcome is not None:
-                return
-            if limit and allocation.steps >= limit:
-                allocation.stop()
-                return
-            if spent:
-                yield
-
-    def _verdict(self, outcome: Outcome | None, node: str) -> int:
-        """The verdict for an outcome. Errors are raised, as they end the attempt."""
-        if isinstance(outcome, Allocated):
-            return 0
-        if isinstance(outcome, NodeError):
-            return self.verdicts.intern(_UNRESOLVABLE, (outcome.text,))
-        if isinstance(outcome, Timeout):
-            raise self._filter_error(f"node {node}: timed out trying to allocate devices", node)
-        if isinstance(outcome, Fatal):
-            raise self._filter_error(outcome.text, node)
-        return self._none
-
-    def _filter_error(self, text: str, node: str) -> PluginError:
-        return PluginError.worded(NAME, "Filter", f'running "{NAME}" filter plugin: {text}', node)
 
     def post_filter(
         self, cycle: Cycle, statuses: Mapping[str, Status]
@@ -275,7 +176,7 @@ class DynamicResources:
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         if attempt is None or not attempt.open_on(node):
             return SUCCESS
-        allocation = self._found(cycle, attempt, node)
+        allocation = self._searches.found(cycle, attempt, node)
         if allocation is None:
             return error("claim allocation not found for node")
         ledger = cycle.state.devices.ledger
@@ -286,20 +187,6 @@ class DynamicResources:
         if special is not None:
             cycle.state.devices.promise_special(cycle.pod.uid, special.claim)
         return SUCCESS
-
-    def _found(self, cycle: Cycle, attempt: ClaimsOfPod, name: str) -> Allocation | None:
-        """The devices of the chosen node: searched in this attempt and still current, or searched now."""
-        found = attempt.found.get(name)
-        nodes = cycle.state.nodes
-        row = nodes.row_of(name)
-        plan = attempt.plan_on(name)
-        if row is None or plan is None:
-            return None
-        allocation = self._allocation(cycle, plan, nodes.node(row))
-        if found is not None and found.same_world(allocation):
-            return found
-        limit = int(self._filter_timeout_s * STEPS_PER_S)
-        return allocation if isinstance(allocation.run(limit or 1 << 62), Allocated) else None
 
     def unreserve(self, cycle: Cycle, node: str) -> Sequence[Instruction]:
         """Give back what was promised; take the Pod out of the claims that list it. Allocations stay."""
@@ -370,21 +257,7 @@ class DynamicResources:
 
     def verify_caches(self) -> None:
         """Search again for every answer that is kept. Raises InternalError on a difference. Cost: whole clusters."""
-        nodes, devices = self._state.nodes, self._state.devices
-        for answers in self._answers.all():
-            answers.refresh(devices, nodes)
-            for row in nodes.order().tolist():
-                if answers.static[row] != nodes.static_versions[row]:
-                    continue
-                view = devices.slices.view(nodes.node(row))
-                fresh = Allocation(answers.plan, view, devices.ledger.usage(view), self._features)
-                outcome = fresh.run(int(self._filter_timeout_s * STEPS_PER_S) or 1 << 62)
-                verdict, score = self._verdict(outcome, nodes.name_of(row)), chosen_score(outcome)
-                if (verdict, score) != (answers.verdicts[row], answers.scores[row]):
-                    raise InternalError(
-                        f"the answer kept for node {nodes.name_of(row)} is stale",
-                        (f"kept: {answers.verdicts[row]} {answers.scores[row]}", f"fresh: {verdict} {score}"),
-                    )
+        self._searches.verify(self._state)
 
     def device_reasons(self, cycle: Cycle, node: Node) -> Sequence[Rejection]:
         """Why ``node`` cannot serve the attempt's open claims, device by device: asked only to explain.
@@ -396,7 +269,7 @@ class DynamicResources:
         if plan is None:
             return ()
         collector = Collector()
-        allocation = self._allocation(cycle, plan, node, collector)
+        allocation = self._searches.allocation(cycle, plan, node, collector)
         if allocation.run(10 * STEPS_PER_S) is None:
             allocation.stop()
         return tuple(collector.rejections.values())

@@ -107,7 +107,7 @@ def test_pods_of_one_template_share_their_answers() -> None:
     world.claim("b")
     cycle_pod = world.pod("p", "a")
     first = verdicts(world, world.plugin, cycle_pod)
-    (answers,) = world.plugin._answers.all()
+    (answers,) = world.plugin._searches._answers.all()
     asked = answers.verdicts.copy()
     answers.verdicts[:] = world.plugin.verdicts.intern(Code.UNSCHEDULABLE, ("kept",))
     second = verdicts(world, world.plugin, world.pod("q", "b"))
@@ -123,7 +123,7 @@ def test_verify_finds_a_stale_answer() -> None:
     world.claim("a")
     verdicts(world, world.plugin, world.pod("p", "a"))
     world.plugin.verify_caches()
-    (answers,) = world.plugin._answers.all()
+    (answers,) = world.plugin._searches._answers.all()
     answers.scores[:] = 3
     with pytest.raises(InternalError, match="node-1 is stale"):
         world.plugin.verify_caches()
