@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from scheduler.api.changes import Change
@@ -21,8 +22,9 @@ from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.profile import Profile
+from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
 from scheduler.framework.runner import run_reserve
-from scheduler.framework.status import Status
+from scheduler.framework.status import Code, Status
 from scheduler.queue.pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.state.cluster import ClusterState
@@ -40,6 +42,9 @@ GATE_REPORT_S = 3.0
 """How long a Pod may be held back by a PreEnqueue plugin before it is told why: claims from templates take a moment."""
 
 
+_SILENT_GATES = frozenset(("SchedulingGates", "DefaultPreemption"))
+
+
 class Reports(Protocol):
     """Where outcomes go: Events, the PodScheduled condition, metrics, the attempt's log line. Nothing here blocks."""
 
@@ -50,6 +55,8 @@ class Reports(Protocol):
     ) -> None: ...
     def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None: ...
     def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None: ...
+    def permit_waits(self, placed: Placed) -> None: ...
+    def permit_waited(self, result: str, duration_s: float) -> None: ...
     def deleting(self, pod: Pod) -> None: ...
     def gated(self, pod: Pod, status: Status) -> None: ...
     def broken(self, where: str, error: BaseException) -> None: ...
@@ -75,6 +82,7 @@ class SchedulingLoop:
         may_decide: Callable[[], bool] = lambda: True,
         beat: Callable[[], None] = lambda: None,
         why_gated: Callable[[Pod], Status | None] = lambda pod: None,
+        waiting_pods: WaitingPods | None = None,
         verify_caches: bool = False,
         step_budget: int = STEP_BUDGET,
         commits_max: int = COMMITS_MAX,
@@ -83,6 +91,7 @@ class SchedulingLoop:
         self.committer, self.reports = committer, reports
         self.clock, self.may_decide, self.beat = clock, may_decide, beat
         self.why_gated = why_gated
+        self.waiting_pods = waiting_pods or WaitingPods()
         self.verify_caches, self.step_budget = verify_caches, step_budget
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(commits_max)
@@ -118,6 +127,9 @@ class SchedulingLoop:
 
     def _queue_pod(self, old: Pod | None, new: Pod | None, now: float) -> None:
         """Waiting Pods of ours go to the queue, everything else leaves it (spec 4.10)."""
+        waiting = self.waiting_pods.get((new or old).uid) if new is not None or old is not None else None
+        if waiting is not None and (new is None or new.metadata.deletionTimestamp is not None):
+            waiting.reject("", "removed")
         was_waiting, is_waiting = self._waits(old), self._waits(new)
         if new is not None and is_waiting:
             if new.uid in self.state.placements:
@@ -140,9 +152,9 @@ class SchedulingLoop:
         """A PreEnqueue plugin holds the Pod back (the queue's observer calls this). Told after GATE_REPORT_S.
 
         kube-scheduler stays silent here; a Pod that names a claim that is not there would wait without a word.
-        SchedulingGates are the user's own wish and have a condition from the API server.
+        SchedulingGates are the user's own wish and have a condition from the API server; a preemptor has been told.
         """
-        if status.plugin != "SchedulingGates":
+        if status.plugin not in _SILENT_GATES:
             known = self._gated.get(queued.uid)
             if known is None or known[0].reasons != status.reasons:
                 self._gated[queued.uid] = (status, self.clock())
@@ -167,21 +179,19 @@ class SchedulingLoop:
         """Decide until ``stop``; returns when stopping and every commit has ended."""
         while not self._stopping:
             self.beat()
-            pause_s = 0.0
             try:
-                busy = await self._turn()
-                if not busy and not self.may_decide():
-                    pause_s = TROUBLE_WAIT_S
+                if not await self._turn():
+                    await self._idle(0.0 if self.may_decide() else TROUBLE_WAIT_S)
             except Exception as error:  # the loop never dies: a turn that breaks is told, and the next one comes
                 self.reports.broken("a turn of the loop", error)
-                busy, pause_s = False, TROUBLE_WAIT_S
-            if not busy:
-                await self._idle(pause_s)
+                await asyncio.sleep(TROUBLE_WAIT_S)
         await self.finish_commits()
 
     def stop(self) -> None:
         """Take no further Pod; ``run`` returns once what is being written has ended."""
         self._stopping = True
+        for waiting in self.waiting_pods:
+            waiting.reject("", "the scheduler stops")
         self._wake.set()
 
     async def finish_commits(self) -> None:
@@ -192,9 +202,9 @@ class SchedulingLoop:
 
     async def _idle(self, pause_s: float) -> None:
         """Sleep until something arrives or the queue's clock is due, ``pause_s`` at least."""
+        self._wake.clear()
         if pause_s:
             await asyncio.sleep(pause_s)
-        self._wake.clear()
         wait_s = min(IDLE_WAIT_S, max(0.0, self.queue.next_wakeup(self.clock())))
         try:
             await asyncio.wait_for(self._wake.wait(), wait_s)
@@ -274,8 +284,19 @@ class SchedulingLoop:
         if refusal is not None:
             self._unreserve(queued, placed, reserve_rejection(refusal), started)
             return
+        try:
+            permitted = run_permit(placed.profile, placed.cycle, placed.node, self.clock())
+        except PluginError as error:
+            report = report_failure(Failed(placed.pod, placed.profile, str(error), error.plugin))
+            self._unreserve(queued, placed, report, started)
+            return
+        if isinstance(permitted, Status):
+            self._unreserve(queued, placed, reserve_rejection(permitted), started)
+            return
+        if permitted is not None:
+            self.waiting_pods.add(permitted)
         promised = self.state.devices.promised(placed.pod)
-        task = asyncio.get_running_loop().create_task(self._commit(queued, placed, promised, started))
+        task = asyncio.get_running_loop().create_task(self._commit(queued, placed, promised, permitted, started))
         self._commits.add(task)
         task.add_done_callback(self._commits.discard)
 
@@ -295,7 +316,16 @@ class SchedulingLoop:
         self._fail(queued, report, started)
         self.queue.move(events, self.clock(), concerns=lambda pod: pod.uid != placed.pod.uid)
 
-    async def _commit(self, queued: QueuedPod, placed: Placed, promised: Sequence[Promise], started: float) -> None:
+    async def _commit(
+        self,
+        queued: QueuedPod,
+        placed: Placed,
+        promised: Sequence[Promise],
+        waiting: WaitingPod | None,
+        started: float,
+    ) -> None:
+        if waiting is not None and not await self._permitted(queued, placed, waiting, started):
+            return
         async with self._slots:
             try:
                 outcome = await self.committer.commit(placed, promised)
@@ -308,6 +338,45 @@ class SchedulingLoop:
         except Exception as error:  # a report that breaks must not leave the Pod in flight for ever
             self.reports.broken(f"the outcome of pod {placed.pod.key}", error)
             self.queue.done(queued.uid)
+        self._wake.set()
+
+    async def _permitted(self, queued: QueuedPod, placed: Placed, waiting: WaitingPod, started: float) -> bool:
+        """Wait until Permit plugins agree; False when the Pod gave its place back (spec 7.1). Holds no commit slot."""
+        changed = asyncio.Event()
+        waiting.on_change = changed.set
+        began = self.clock()
+        self.reports.permit_waits(placed)
+        while (verdict := waiting.verdict(now := self.clock())) is None:
+            changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), max(0.0, waiting.due() - now))
+        self.waiting_pods.remove(placed.pod.uid)
+        self.reports.permit_waited(verdict.code.label, self.clock() - began)
+        if verdict.code is Code.SUCCESS:
+            return True
+        report = bind_failure(f"waiting on permit for pod: {verdict.message}")
+        if verdict.code.rejected:
+            report = reserve_rejection(verdict)
+        self._unreserve(queued, placed, report, started)
+        self._wake.set()
+        return False
+
+    def withdraw(self, uid: str) -> bool:
+        """Make a Pod that is not bound yet give its place back to a more important one; False when it is too late."""
+        waiting = self.waiting_pods.get(uid)
+        if waiting is not None:
+            return waiting.preempt("preempted")
+        return self.committer.withdraw(uid)
+
+    def displace(self, pod: Pod) -> None:
+        """End a Pod's nomination in memory; those who waited for that room hear of it."""
+        if self.state.nominator.node_of(pod.uid):
+            self.state.nominate(pod, "")
+            self.queue.release_nomination(pod, self.clock())
+
+    def activate(self, uid: str) -> None:
+        """Let a Pod try again at once."""
+        self.queue.activate([uid], self.clock())
         self._wake.set()
 
     async def _undo(self, placed: Placed, promised: Sequence[Promise]) -> None:
@@ -337,6 +406,8 @@ class SchedulingLoop:
         if pod is None or pod.spec.nodeName:
             self.queue.done(queued.uid)
             return
+        if report.nominated_node is not None:
+            self.state.nominate(pod, report.nominated_node)
         self.queue.requeue(queued, pod, report.unschedulable_plugins, report.pending_plugins, now)
         self.reports.failed(queued, pod, report, started, now)
 
@@ -344,3 +415,8 @@ class SchedulingLoop:
         """Recompute everything derived; raises InternalError. Used by tests and by the periodic self-audit."""
         self.state.verify()
         self.queue.check()
+        for profile in self.profiles.values():
+            for plugin in profile.plugins.values():
+                verify = getattr(plugin, "verify_caches", None)
+                if verify is not None:
+                    verify()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from scheduler.api.kinds import NODE, POD, convert
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Need, Running
 from scheduler.framework.cycle import Cycle
+from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import PostFilterResult, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.profile import Profile, build_profile
 from scheduler.framework.status import SUCCESS, Code, Status, VerdictTable
@@ -96,6 +97,9 @@ class Room:
     def __init__(self) -> None:
         self.verdicts = VerdictTable(self.name)
         self.no = self.verdicts.intern(Code.UNSCHEDULABLE, ("full",))
+
+    def events(self) -> Sequence[Registration]:
+        return (Registration(Resource.NODE, Action.ADD),)
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         free = nodes.allocatable("cpu")[rows] - nodes.requested("cpu")[rows]
