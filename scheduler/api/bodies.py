@@ -142,6 +142,20 @@ def pod_condition_patch(
     return _encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
 
 
+def pod_disruption_patch(pod: Pod, reason: str, message: str, transition_time: str) -> bytes | None:
+    """Strategic merge patch of the Pod's status: DisruptionTarget=True; None when ``pod`` says just that already."""
+    condition: dict[str, Any] = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}
+    present = next((entry for entry in pod.status.conditions if entry.type == "DisruptionTarget"), None)
+    if present is not None and present.status == "True":
+        if (present.reason, present.message) == (reason, message):
+            return None
+    else:
+        condition["lastTransitionTime"] = transition_time
+    if pod.metadata.generation:
+        condition["observedGeneration"] = pod.metadata.generation
+    return _encode({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}})
+
+
 def pod_nomination_patch(pod: Pod, node_name: str) -> bytes:
     """Strategic merge patch of the Pod's status: nominatedNodeName alone; "" clears it."""
     return _encode({"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node_name or None}})

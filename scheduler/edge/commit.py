@@ -28,6 +28,7 @@ from scheduler.framework.instructions import (
     DeleteClaim,
     Instruction,
     PatchPodStatus,
+    PreemptPods,
     UnreserveClaim,
     WaitUntil,
     WriteClaim,
@@ -103,6 +104,10 @@ class _GoneError(SchedulerError):
     """The Pod no longer wants a node."""
 
 
+class _PreemptedError(SchedulerError):
+    """The Pod gives way to a more important one before it is bound."""
+
+
 class Committer:
     """Performs instructions against the API server and feeds what it learns back into the state.
 
@@ -127,6 +132,9 @@ class Committer:
         self.verify_timeout_s = verify_timeout_s
         self._sleep = sleep
         self.on_wait: Callable[[Pod, WaitUntil], None] = lambda pod, wait: None
+        self.on_preempt: Callable[[PreemptPods], None] = lambda preemption: None
+        self._withdrawable: set[str] = set()
+        self._withdrawn: set[str] = set()
 
     async def commit(self, placed: Placed, promised: Sequence[Promise]) -> CommitOutcome:
         """Carry out ``placed``; on any failure undo what can be undone and say why.
@@ -135,6 +143,7 @@ class Committer:
         """
         outcome = CommitOutcome()
         written: list[ResourceClaim] = []
+        self._withdrawable.add(placed.pod.uid)
         try:
             await self._pre_bind(placed, written)
             await self._verify(placed, written, outcome)
@@ -144,6 +153,7 @@ class Committer:
                 if bound is not None:
                     call(plugin, "PreBind", bound, placed.cycle, placed.node)
             self._look_again(placed)
+            self._withdrawable.discard(placed.pod.uid)
             await self._bind(placed)
             outcome.bound = True
             return outcome
@@ -159,8 +169,21 @@ class Committer:
         except SchedulerError as error:
             outcome.text = str(error)
             outcome.lost = isinstance(error, ClaimError) and error.lost_race
+        finally:
+            self._withdrawable.discard(placed.pod.uid)
+            self._withdrawn.discard(placed.pod.uid)
         await self.undo(placed, promised)
         return outcome
+
+    def withdraw(self, uid: str) -> bool:
+        """Let the Pod's binding end before the Binding is sent; False when it is too late or not ours.
+
+        The commit notices at its next step: a write under way is never cut off.
+        """
+        if uid not in self._withdrawable:
+            return False
+        self._withdrawn.add(uid)
+        return True
 
     async def perform(self, pod: Pod, instruction: Instruction) -> str | None:
         """One instruction in mid-cycle (PostFilter); None when done, else why not."""
@@ -202,6 +225,9 @@ class Committer:
             return None
         if isinstance(instruction, WaitUntil):
             await self._wait(pod, instruction)
+            return None
+        if isinstance(instruction, PreemptPods):
+            self.on_preempt(instruction)
             return None
         if isinstance(instruction, BindPod):
             await self.binder.bind(instruction.pod, instruction.node)
@@ -318,6 +344,8 @@ class Committer:
         newest = self.state.pods.get(pod.uid)
         if newest is None or newest.metadata.deletionTimestamp is not None:
             raise _GoneError(f"pod {pod.key} is gone or going")
+        if pod.uid in self._withdrawn:
+            raise _PreemptedError("preempted by DefaultPreemption")
 
     async def _keep_published(self, placed: Placed, written: list[ResourceClaim]) -> None:
         """Give back what vanished between our write and now; raises what _devices_there raises."""

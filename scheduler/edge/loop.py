@@ -21,8 +21,8 @@ from scheduler.edge.commit import CommitOutcome, Committer, unreserved
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.profile import Profile
 from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
+from scheduler.framework.profile import Profile
 from scheduler.framework.runner import run_reserve
 from scheduler.framework.status import Code, Status
 from scheduler.queue.pod import QueuedPod
@@ -127,7 +127,8 @@ class SchedulingLoop:
 
     def _queue_pod(self, old: Pod | None, new: Pod | None, now: float) -> None:
         """Waiting Pods of ours go to the queue, everything else leaves it (spec 4.10)."""
-        waiting = self.waiting_pods.get((new or old).uid) if new is not None or old is not None else None
+        current = new or old
+        waiting = None if current is None else self.waiting_pods.get(current.uid)
         if waiting is not None and (new is None or new.metadata.deletionTimestamp is not None):
             waiting.reject("", "removed")
         was_waiting, is_waiting = self._waits(old), self._waits(new)

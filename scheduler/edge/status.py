@@ -96,7 +96,7 @@ class StatusWriter:
 
     def set_condition(self, pod: Pod, reason: str, message: str, nominated: str | None = None) -> None:
         """Wish PodScheduled=False with ``reason`` and ``message``; ``nominated``: None keeps it, "" clears it."""
-        if nominated == pod.status.nominatedNodeName:
+        if nominated == pod.status.nominatedNodeName and not self._nominating(pod.uid):
             nominated = None
         self._wish(_Wish(pod, reason, message, nominated))
 
@@ -107,6 +107,15 @@ class StatusWriter:
             self._wish(msgspec.structs.replace(waiting, nominated=node_name))
         elif node_name != pod.status.nominatedNodeName:
             self._wish(_Wish(pod, None, "", node_name))
+
+    def _nominating(self, pod_uid: str) -> bool:
+        """True while the Pod as the watch shows it may lack a nomination that is being written or has just been."""
+        waiting, written = self._wishes.get(pod_uid), self._written.get(pod_uid)
+        return (
+            pod_uid in self._busy
+            or (waiting is not None and waiting.nominated is not None)
+            or (written is not None and written[0].nominated is not None)
+        )
 
     def forget(self, pod_uid: str) -> None:
         """The Pod is bound or gone: whatever waits to be said about it is no longer true."""

@@ -2,7 +2,7 @@
 points; there is no base class to inherit (one is offered for convenience in ``plugins.base``).
 
 Upstream's order of calls (spec 1.2): pre_enqueue; pre_filter, filter, post_filter; pre_score, score, normalize;
-reserve (undo: unreserve), pre_bind, bind, post_bind.
+reserve (undo: unreserve), permit, pre_bind, bind, post_bind.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scheduler.framework.status import Status, VerdictTable
 if TYPE_CHECKING:
     from scheduler.framework.cycle import Cycle
     from scheduler.framework.nodeview import NodeView
+    from scheduler.framework.permit import PermitResult
     from scheduler.state.nodes import NodeTable
 
 Rows = NDArray[np.int64]
@@ -144,6 +145,13 @@ class ReservePlugin(Plugin, Protocol):
         """Undo in memory; instructions undo at the API server what was written."""
 
 
+class PermitPlugin(Plugin, Protocol):
+    """The last word before the binding begins; may make the Pod wait (``handle.waiting_pods`` holds it then)."""
+
+    def permit(self, cycle: Cycle, node: str) -> PermitResult:
+        """SUCCESS, a rejection, an error, or WAIT with a time-out."""
+
+
 class PreBindPlugin(Plugin, Protocol):
     """What must be written or waited for before the Binding."""
 
@@ -179,7 +187,7 @@ class EventsPlugin(Plugin, Protocol):
 class Handle:
     """What a plugin is built with. ``state`` is the live ClusterState (read only for plugins, except through
     reserve/unreserve), ``new_id`` makes random UUID texts, ``arguments`` is its pluginConfig args (defaults filled in
-    for the default plugins), ``profile_name`` the schedulerName.
+    for the default plugins), ``profile_name`` the schedulerName, ``waiting_pods`` the WaitingPods of Permit.
     """
 
     state: Any
@@ -187,6 +195,7 @@ class Handle:
     features: Any
     arguments: Mapping[str, Any] = field(default_factory=dict)
     profile_name: str = ""
+    waiting_pods: Any = None
 
 
 class PluginFactory(Protocol):

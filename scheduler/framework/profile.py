@@ -40,6 +40,7 @@ class Profile:
     pre_score: tuple[Any, ...] = ()
     score: tuple[ScoreEntry, ...] = ()
     reserve: tuple[Any, ...] = ()
+    permit: tuple[Any, ...] = ()
     pre_bind: tuple[Any, ...] = ()
     bind: tuple[Any, ...] = ()
     post_bind: tuple[Any, ...] = ()
@@ -90,6 +91,7 @@ def build_profile(
         pre_score=chosen.get("preScore", ()),
         score=scores,
         reserve=chosen.get("reserve", ()),
+        permit=chosen.get("permit", ()),
         pre_bind=chosen.get("preBind", ()),
         bind=chosen["bind"],
         post_bind=chosen.get("postBind", ()),

@@ -1,0 +1,145 @@
+"""Carries a preemption out in the background: victims are told why, then deleted.
+
+Source: kube-scheduler 1.37, prepareCandidateAsync and PreemptPod (spec 3.18.5). All victims but the last go side by
+side, the last one afterwards, so that the preemptor is still held back when the others' going wakes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from scheduler.api.bodies import JSON, STRATEGIC_MERGE_PATCH, delete_options, pod_disruption_patch
+from scheduler.api.core import Pod
+from scheduler.api.kinds import POD
+from scheduler.edge.client import ApiClient
+from scheduler.edge.errors import AnswerLost, Conflict, Invalid, NotFound
+from scheduler.edge.times import rfc3339_now
+from scheduler.framework.instructions import PreemptPods
+from scheduler.state.cluster import ClusterState
+
+PREEMPTION_REASON = "PreemptionByScheduler"
+_TRIES_MAX = 4
+_PAUSE_S = 0.05
+
+
+class PreemptionReports(Protocol):
+    """What is told of a preemption."""
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str, in_memory: bool) -> None: ...
+    def preemption_ended(self, result: str, duration_s: float) -> None: ...
+    def preemption_trouble(self, text: str) -> None: ...
+
+
+class Evictor:
+    """Runs preemptions side by side with the loop.
+
+    ``withdraw(uid)`` makes a Pod that we are about to bind give its place back and answers True, or False when it is
+    too late or the Pod is none of ours. ``displace(pod)`` ends a Pod's nomination. ``activate(uid)`` lets the
+    preemptor try again at once: after a failure, and when no deletion will wake it.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        state: ClusterState,
+        reports: PreemptionReports,
+        *,
+        withdraw: Callable[[str], bool],
+        displace: Callable[[Pod], None],
+        activate: Callable[[str], None],
+        clock: Callable[[], float],
+        now: Callable[[], str] = rfc3339_now,
+    ) -> None:
+        self._client, self._state, self._reports = client, state, reports
+        self._withdraw, self._displace, self._activate = withdraw, displace, activate
+        self._clock, self._now = clock, now
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, preemption: PreemptPods) -> None:
+        """Begin; returns at once. Victims that are being deleted already are left alone."""
+        victims = [victim for victim in preemption.victims if not self._going(victim)]
+        for pod in preemption.displaced:
+            self._displace(pod)
+        if not victims:
+            preemption.progress.ended = True
+            return
+        task = asyncio.get_running_loop().create_task(self._run(preemption, victims))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self) -> None:
+        """Wait for every preemption under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _run(self, preemption: PreemptPods, victims: list[Pod]) -> None:
+        started = self._clock()
+        preemptor, failed = preemption.preemptor, False
+        results = await asyncio.gather(
+            *(self._preempt(preemption, victim) for victim in victims[:-1]), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                failed = True
+                self._trouble(preemptor, result)
+        preemption.progress.last = victims[-1]
+        in_memory = False
+        try:
+            in_memory = await self._preempt(preemption, victims[-1])
+        except Exception as error:  # whatever it was: the preemptor must not be held back for ever
+            failed = True
+            self._trouble(preemptor, error)
+        preemption.progress.ended = True
+        self._reports.preemption_ended("error" if failed else "success", self._clock() - started)
+        if failed or in_memory:
+            self._activate(preemptor.uid)
+
+    def _trouble(self, preemptor: Pod, error: BaseException) -> None:
+        self._reports.preemption_trouble(f"preemption for pod {preemptor.key}: {type(error).__name__}: {error}")
+
+    async def _preempt(self, preemption: PreemptPods, victim: Pod) -> bool:
+        """Make one victim go; True when it had no node yet but in our memory. Raises ClusterError."""
+        in_memory = self._withdraw(victim.uid)
+        if not in_memory:
+            try:
+                await self._evict(preemption, victim)
+            except NotFound:
+                return False
+        self._reports.preempted(victim, preemption.preemptor, preemption.node, in_memory)
+        return in_memory
+
+    async def _evict(self, preemption: PreemptPods, victim: Pod) -> None:
+        """Condition, then DELETE. Both carry the uid: a Pod that came back under the name is not meant."""
+        namespace, name = victim.metadata.namespace, victim.metadata.name
+        profile = preemption.preemptor.spec.schedulerName
+        message = f"{profile}: preempting to accommodate a higher priority pod"
+        newest = self._state.pods.get(victim.uid, victim)
+        body = pod_disruption_patch(newest, PREEMPTION_REASON, message, self._now())
+        if body is not None:
+            # A wrong uid is a conflict or invalid here; what that means the DELETE finds out.
+            with suppress(Conflict, Invalid):
+                await self._repeat("PATCH", POD.path(namespace, name, "status"), body, STRATEGIC_MERGE_PATCH)
+        try:
+            await self._repeat("DELETE", POD.path(namespace, name), delete_options(victim.uid), JSON)
+        except Conflict as error:
+            raise NotFound(404, "NotFound", f"pod {victim.key} was replaced: {error}") from error
+
+    async def _repeat(self, method: str, path: str, body: bytes, content_type: str) -> None:
+        """Both calls may be repeated after a lost answer."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                await self._client.call(method, path, body, content_type)
+                return
+            except AnswerLost:
+                if attempt == _TRIES_MAX:
+                    raise
+                await asyncio.sleep(_PAUSE_S * attempt)
+
+    def _going(self, victim: Pod) -> bool:
+        newest = self._state.pods.get(victim.uid)
+        return newest is None or newest.metadata.deletionTimestamp is not None
