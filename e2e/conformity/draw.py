@@ -33,6 +33,7 @@ THEMES = {
     "skips": 13,
     "fraction": 14,
     "gates": 14,
+    "network": 9,
     "one_driver": 35,
 }
 DEFAULT_GATES = (

@@ -78,8 +78,10 @@ def _counter_set(draw: Draw, number: int) -> Json:
 
 
 def _place(draw: Draw, spec: Json) -> None:
-    """Give a slice its one kind of node data."""
+    """Give a slice its one kind of node data; a network device is reached by a selector."""
     kind = draw.randrange(100) if draw.has("placement") else 0
+    if draw.has("network"):
+        kind = draw.of(55, 55, 60, 99)
     if kind < 40:
         spec["nodeName"] = OTHER_NODE if draw.has("placement") and draw.chance(10) else NODE
     elif kind < 55:
@@ -116,7 +118,7 @@ def _selector(draw: Draw) -> Json:
     ]
     term: Json = {}
     if draw.chance(85):
-        term["matchExpressions"] = draw.sample(needs, draw.of(1, 1, 2))
+        term["matchExpressions"] = needs[:1] if draw.chance(35) else draw.sample(needs, draw.of(1, 1, 2))
     if draw.chance(25) or not term:
         term["matchFields"] = [
             {"key": "metadata.name", "operator": "In", "values": [NODE if draw.chance(80) else OTHER_NODE]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler.embedded.faults import Action, Fault
-from tests.app.objects import claim, gpu_class, gpu_slice, node, pod
+from tests.app.objects import claim, gpu_class, gpu_slice, node, pod, template
 from tests.app.race import CONFIG, create, idle, results, shown, until_bound
 from tests.app.world import World, world
 
@@ -14,6 +14,22 @@ def calls(w: World) -> list[tuple[str, str, str]]:
         (entry.call.verb, entry.call.kind, entry.call.subresource)
         for entry in w.server.audit.writes(user_agent="dra-scheduler*")
     ]
+
+
+async def test_b1_every_device_is_given_once_while_the_watch_stumbles() -> None:
+    """Four nodes with three devices, 17 Pods at once, claim watches that end and lag: 12 bound, 5 waiting."""
+    nodes = [f"n{index}" for index in range(4)]
+    objects = [gpu_class(), template("one"), *map(node, nodes), *(gpu_slice(name, 3) for name in nodes)]
+    closing = Fault(Action.CLOSE, verb="watch", kind="resourceclaims", times=4, after_events=5)
+    async with world(objects, CONFIG, faults=[closing]) as w:
+        await create(w, *(pod(f"p{index}", template="one") for index in range(17)))
+
+        async def settled() -> bool:
+            return len(await w.bound()) == 12 and w.service.queue.counts()["unschedulable"] == 5
+
+        await w.until(settled, "12 Pods are bound and 5 wait", 20)
+        given = [device for devices in (await results(w)).values() for device in devices]
+        assert len(given) == len(set(given)) == 12
 
 
 async def test_b54_allocation_and_reservation_are_stored_before_the_binding() -> None:

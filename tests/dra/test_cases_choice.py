@@ -224,3 +224,20 @@ def test_b34_mode_all_needs_a_device() -> None:
     assert devices(case([pool(device("x"))], [nothing])) == []
     wish = first_of("r", sub("all", allocationMode="All", selectors=cel("false")), sub("one"))
     assert devices(case([pool(device("x"))], [claim(wish)])) == ["x"]
+
+
+def test_b80_counting_proves_that_nothing_fits() -> None:
+    """32 of 31 devices, and 9 on one of two NUMA nodes with 8 each: a plain search would not end."""
+    assert devices(case([pool(*(device(f"d{n}") for n in range(31)))], [claim(exactly(count=32))])) == []
+    same_numa = [{"matchAttribute": "gpu.example.com/numa"}]
+    two_groups = [on_numa(*(place // 8 for place in range(16)))]
+    assert devices(case(two_groups, [claim(exactly(count=9), constraints=same_numa)])) == []
+    assert len(devices(case(two_groups, [claim(exactly(count=8), constraints=same_numa)]))) == 8
+
+
+def test_b80_a_shortcut_hides_no_error() -> None:
+    """Upstream meets the device in error before it can know that there are too few: so do we."""
+    parts = [device(f"d{n}", attributes=attribute(kind="big")) for n in range(31)] + [device("bare")]
+    kind, text = error(case([pool(*parts)], [claim(exactly(count=32, selectors=BIG))]))
+    assert kind == "fatal"
+    assert "gpu.example.com/pool-1/bare: CEL runtime error: no such key: kind" in text
