@@ -34,10 +34,11 @@ def best(candidates: Sequence[Candidate], now: float) -> Candidate:
     Each rule decides among those the rules before it left: fewest violated budgets, lowest priority of the highest
     victim, smallest sum of priorities, fewest victims, latest start of the first-started among the highest victims.
     """
-    return min(candidates, key=lambda candidate: _harm(candidate, now))
+    return min(candidates, key=lambda candidate: harm(candidate, now))
 
 
-def _harm(candidate: Candidate, now: float) -> tuple[float, ...]:
+def harm(candidate: Candidate, now: float) -> tuple[float, ...]:
+    """What the rules compare, in their order; less is better."""
     victims = candidate.victims
     highest = max(victim.priority for victim in victims)
     earliest = min(started_s(victim, now) for victim in victims if victim.priority == highest)

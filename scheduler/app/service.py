@@ -23,12 +23,15 @@ from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
 from scheduler.edge.commit import Committer
 from scheduler.edge.events import EventRecorder
+from scheduler.edge.evict import Evictor
 from scheduler.edge.loop import SchedulingLoop
 from scheduler.edge.pod_claims import PodClaims
 from scheduler.edge.reconcile import Reconciler
 from scheduler.edge.reflector import BadObject, Reflector
 from scheduler.edge.reports import AttemptReports, Log
 from scheduler.edge.status import StatusWriter
+from scheduler.framework.instructions import PreemptPods
+from scheduler.framework.permit import WaitingPods
 from scheduler.framework.status import Status
 from scheduler.queue.hooks import QueueObserver
 from scheduler.queue.pod import Place, QueuedPod
@@ -82,7 +85,8 @@ class Service:
         kinds = kinds or ResourceKinds()
         features = Features.from_gates(feature_gates or {})
         self.state = ClusterState(features)
-        self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features)
+        waiting_pods = WaitingPods()
+        self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
         observer = _Observer(meter.incoming)
         hooks = queue_hooks(self.profiles)
         self.queue = SchedulingQueue(
@@ -95,7 +99,7 @@ class Service:
         )
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
-        self.reflectors = {kind.name: self._reflector(kind) for kind in _watched(kinds)}
+        self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds)}
         reports = AttemptReports(self.recorder, self.status, meter, log, instance)
         writer = ClaimWriter(client, kind=kinds.claim)
         self.committer = Committer(
@@ -117,13 +121,35 @@ class Service:
             may_decide=lambda: self.synced and may_decide(),
             beat=beat,
             why_gated=lambda pod: hooks[pod.spec.schedulerName].pre_enqueue(pod, None),
+            waiting_pods=waiting_pods,
             verify_caches=verify_caches,
         )
+        self._wire_preemption(client, reports, clock)
         observer.on_gated = self.loop.note_gated
         self.reconciler = Reconciler(
             list(self.reflectors.values()), self.loop.check, meter.repaired, self._trouble, interval_s=reconcile_s
         )
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _wire_preemption(self, client: ApiClient, reports: AttemptReports, clock: Callable[[], float]) -> None:
+        def displace(pod: Pod) -> None:
+            self.loop.displace(pod)
+            reports.displaced(pod)
+
+        def preempt(preemption: PreemptPods) -> None:
+            reports.preemption_begun(preemption)
+            self.evictor.start(preemption)
+
+        self.evictor = Evictor(
+            client,
+            self.state,
+            reports,
+            withdraw=self.loop.withdraw,
+            displace=displace,
+            activate=self.loop.activate,
+            clock=clock,
+        )
+        self.committer.on_preempt = preempt
 
     @property
     def synced(self) -> bool:
@@ -210,6 +236,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _watched(kinds: ResourceKinds) -> tuple[Kind, ...]:
+def watched_kinds(kinds: ResourceKinds) -> tuple[Kind, ...]:
+    """What a scheduler reads of the API server, in the order the watches start."""
     devices = (kinds.claim, kinds.slice, kinds.device_class, kinds.taint_rule)
-    return (NODE, POD, NAMESPACE, *WORKLOADS, *devices)
+    return (NODE, POD, NAMESPACE, POD_DISRUPTION_BUDGET, *WORKLOADS, *devices)

@@ -18,6 +18,7 @@ from scheduler.api.core import Node
 from scheduler.api.kinds import without_nulls
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.cli.conformity_cel import run_cel
+from scheduler.cli.conformity_schedule import run_schedule
 from scheduler.dra.allocator import Allocated, Fatal, NodeError, Timeout, allocate
 from scheduler.dra.classes import ClassStore
 from scheduler.dra.features import Features
@@ -172,7 +173,11 @@ def _name_of(raw: bytes) -> str:
         return ""
 
 
-COMMANDS: dict[str, Callable[[Iterable[str | bytes]], Iterator[bytes]]] = {"allocate": run_allocate, "cel": run_cel}
+COMMANDS: dict[str, Callable[[Iterable[str | bytes]], Iterator[bytes]]] = {
+    "allocate": run_allocate,
+    "cel": run_cel,
+    "schedule": run_schedule,
+}
 
 
 def main(kind: str) -> int:
