@@ -1,4 +1,1 @@
-"""Measures dra-scheduler and kube-scheduler side by side on a fresh real control plane per run.
-
-``python -m e2e.bench --help`` lists workloads and sizes. No time measured here decides any test.
-"""
+"""Benchmarks: they print our time beside upstream's and decide nothing. Never here: tests."""

@@ -232,6 +232,7 @@ async def _run(
         started = time.monotonic()
         pid, stop, metrics = await asyncio.to_thread(_start, plane, scheduler, folder)
         result.ready_s = time.monotonic() - started
+        own_at_start = cpu_s(pid)
         if workload.churn_per_s:
             await _churn(api, workload, scheduler)
         done = await bindings.wait(workload.pods, timeout_s)
@@ -252,6 +253,7 @@ async def _run(
     result.pods_per_s = 0.8 * count / max(high - low, 1e-3)
     result.cpu_ms = {name: (after[name] - before[name]) * 1000 / count for name in after}
     result.cpu_ms["scheduler"] = own * 1000 / count
+    result.cpu_ms["scheduler after start"] = (own - own_at_start) * 1000 / count
     result.requests = {
         name: round((value - seen_before.get(name, 0.0)) / count, 3)
         for name, value in seen.items()

@@ -36,7 +36,7 @@ async def test_claims_are_written_verified_and_reserved() -> None:
         await w.until(four, "four Pods are bound")
 
         async def told() -> bool:
-            waiting = set(f"p{i}" for i in range(5)) - set(await w.bound())
+            waiting = {f"p{i}" for i in range(5)} - set(await w.bound())
             found = await w.pod(waiting.pop())
             messages = [c.get("message", "") for c in found["status"].get("conditions", [])]
             return "0/2 nodes are available: 2 cannot allocate all claims." in messages

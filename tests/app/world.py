@@ -45,6 +45,18 @@ class Counts:
     def broken(self, where: str) -> None:
         self.seen["broken"] += 1
 
+    def permit_waited(self, result: str, duration_s: float) -> None:
+        self.seen[f"permit {result}"] += 1
+
+    def preemption_attempt(self) -> None:
+        self.seen["preemption attempts"] += 1
+
+    def preemption_begun(self, victims: int) -> None:
+        self.seen["victims"] += victims
+
+    def preemption_ended(self, result: str, duration_s: float) -> None:
+        self.seen[f"preemption {result}"] += 1
+
     def incoming(self, place: Place, event_label: str) -> None:
         self.seen[f"incoming {place.value}"] += 1
 
@@ -109,7 +121,7 @@ class World:
         """Poll an async check until it is true."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not await check():
+                while not await check():  # noqa: ASYNC110  # the truth is on the server, nothing here can tell
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise AssertionError(
