@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.nodes import Node
-from scheduler.cel.values import NONE, MapValue, OptionalValue, QuantitySum, Uint, format_float, some, type_name
+from scheduler.cel.values import (
+    NONE,
+    DomainMap,
+    MapValue,
+    OptionalValue,
+    QuantitySum,
+    Uint,
+    format_float,
+    some,
+    type_name,
+)
 
 if TYPE_CHECKING:
     from scheduler.cel.frame import Frame
@@ -31,6 +41,7 @@ class Qualifier:
     key_of: Closure | None = None
     optional: bool = False
     test_only: bool = False
+    is_device: bool = False
 
     def current_key(self, frame: Frame) -> Any:
         """The key to look up."""
@@ -38,7 +49,9 @@ class Qualifier:
             return self.key
         key = self.key_of(frame)
         if type(key) not in _KEY_TYPES:
-            raise CelError(f"invalid qualifier type: {go_type(key)}", self.node)
+            raise CelError(
+                f"invalid qualifier type: {'map[string]interface {}' if self.is_device else go_type(key)}", self.node
+            )
         return key
 
 
@@ -65,6 +78,10 @@ class Attribute:
                 branch.qualify(qualifier)
         else:
             self.qualifiers.append(qualifier)
+
+    def is_device(self) -> bool:
+        """Is it the device itself? Upstream hands that one around unwrapped, which an error text shows."""
+        return self.of_device and not self.qualifiers
 
     def resolver(self) -> Closure:
         """The closure that resolves the attribute, charging its qualifiers but not itself."""
@@ -271,6 +288,8 @@ _GO_TYPES: Final = {
 
 def go_type(value: Any) -> str:
     """The Go type upstream prints with %T."""
+    if type(value) is DomainMap:
+        return "cel.mapper"
     if type(value) is QuantitySum:
         return "*cel.Quantity"
     return _GO_TYPES.get(type_name(value), type_name(value))

@@ -57,15 +57,16 @@ _RULES: Final = {
 _DROPPED_RULE: Final = re.compile(r"^(relation|addition|multiplication|unary)_\w+\s*:.*\n", re.MULTILINE)
 _RULE: Final = r"^{name}(?:\.\d+)?\s*:.*(?:\n[ \t]+.*)*\n"
 
-_PLAIN = r"(?:\\[abfnrtv\"'\\?`]|\\[0-3][0-7]{2}|\\[xX][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|%s)"
+# A backslash never stands before a quote here: lark would take the two for an escaped quote.
+_PLAIN: Final = r"(?:\\[abfnrtv\"'?`\\]|\\[0-3][0-7]{2}|\\[xX][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\U[0-9a-fA-F]{8}|%s)"
 _STRINGS: Final = "|".join(
     [
         '"""' + _PLAIN % r"[^\\]" + '*?"""',
         "'''" + _PLAIN % r"[^\\]" + "*?'''",
         '[rR]"""(?:.|\\n)*?"""',
         "[rR]'''(?:.|\\n)*?'''",
-        '"' + _PLAIN % r'[^\\"\n\r]' + '*"',
-        "'" + _PLAIN % r"[^\\'\n\r]" + "*'",
+        '"' + _PLAIN % r'[^"\n\r\\]' + '*"',
+        "'" + _PLAIN % r"[^'\n\r\\]" + "*'",
         r'[rR]"[^"\n\r]*"',
         r"[rR]'[^'\n\r]*'",
     ]

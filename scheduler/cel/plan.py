@@ -125,7 +125,9 @@ class Planner:
                 raise CompileError(problem, *node.at)
             attribute.qualify(Qualifier(node, key=planned.value, optional=optional))
         elif isinstance(planned, Attribute):
-            attribute.qualify(Qualifier(node, key_of=planned.resolver(), optional=optional))
+            attribute.qualify(
+                Qualifier(node, key_of=planned.resolver(), optional=optional, is_device=planned.is_device())
+            )
         else:
             attribute.qualify(Qualifier(node, key_of=planned, optional=optional))
         return attribute

@@ -30,7 +30,9 @@ class Reads:
     driver: bool = False
     allow_multiple: bool = False
     everything: bool = False
-    _order: tuple[Name, ...] = field(default=(), compare=False)
+    # The names in a fixed order, split by where they are read.
+    _attribute_order: tuple[Name, ...] = field(default=(), compare=False)
+    _capacity_order: tuple[Name, ...] = field(default=(), compare=False)
 
     def qualified_attributes(self) -> frozenset[str]:
         """Attributes read by name, as ``domain/id``."""
@@ -46,30 +48,25 @@ class Reads:
             return ("error", device.error)
         if self.everything:
             return _frozen(device.value)
-        return (
-            device.driver if self.driver else None,
-            device.multiple if self.allow_multiple else None,
-            tuple(_atom(device.attribute(domain, name)) for domain, name in self._order),
-            tuple(_atom(device.capacity_of(domain, name)) for domain, name in sorted(self.capacity))
-            if self.capacity
-            else None,
-            tuple(_frozen(device.attributes.get(domain)) for domain in sorted(self.attribute_domains))
-            if self.attribute_domains
-            else None,
-            tuple(_frozen(device.capacity.get(domain)) for domain in sorted(self.capacity_domains))
-            if self.capacity_domains
-            else None,
-        )
+        parts: list[Hashable] = [device.driver if self.driver else None, self.allow_multiple and device.multiple]
+        for domains, names in (
+            (device.attributes, self._attribute_order),
+            (device.capacity, self._capacity_order),
+        ):
+            for domain, name in names:
+                found = domains.get(domain)
+                value = found.data.get(name) if found is not None else None
+                parts.append(value if type(value) is str or type(value) is int else _atom(value))
+        for domain in sorted(self.attribute_domains):
+            parts.append(_frozen(device.attributes.get(domain)))
+        for domain in sorted(self.capacity_domains):
+            parts.append(_frozen(device.capacity.get(domain)))
+        return tuple(parts)
 
 
 def _atom(value: Any) -> Hashable:
     """A hashable stand-in that keeps types apart (true is not 1)."""
-    kind = type(value)
-    if kind is str or kind is int or value is None:
-        return value if value is not None else _ABSENT
-    if kind is bool:
-        return ("bool", value)
-    return _frozen(value)
+    return ("bool", value) if type(value) is bool else _frozen(value)
 
 
 def _frozen(value: Any) -> Hashable:
@@ -81,7 +78,7 @@ def _frozen(value: Any) -> Hashable:
         return ("list", *(_frozen(element) for element in value))
     if type(value) is Semver:
         # Build metadata never shows in an answer, but costs nothing to keep apart.
-        return ("semver", str(value))
+        return ("semver", value.text)
     if type(value) is Quantity:
         return ("quantity", value.mantissa, value.power, value.format, value.big)
     return (type_name(value), value)
@@ -145,7 +142,8 @@ def reads_of(node: Node) -> Reads:
         driver=collector.driver,
         allow_multiple=collector.allow_multiple,
         everything=collector.everything,
-        _order=tuple(sorted(collector.attributes)),
+        _attribute_order=tuple(sorted(collector.attributes)),
+        _capacity_order=tuple(sorted(collector.capacity)),
     )
 
 

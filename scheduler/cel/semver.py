@@ -20,7 +20,7 @@ class SemverError(ValueError):
 class Semver(Opaque):
     """A version. Equality and order ignore build metadata."""
 
-    __slots__ = ("build", "key", "major", "minor", "patch", "pre")
+    __slots__ = ("build", "key", "major", "minor", "patch", "pre", "text")
     type_name = "kubernetes.Semver"
 
     def __init__(self, major: int, minor: int, patch: int, pre: tuple[int | str, ...], build: tuple[str, ...]) -> None:
@@ -31,6 +31,8 @@ class Semver(Opaque):
         self.build = build
         # Numbers sort before words, a release after all its pre-releases, a longer list after its prefix.
         order = tuple((0, part, "") if isinstance(part, int) else (1, 0, part) for part in pre)
+        shown = f"{major}.{minor}.{patch}" + ("-" + ".".join(map(str, pre)) if pre else "")
+        self.text = shown + ("+" + ".".join(build) if build else "")
         self.key = (major, minor, patch, 0 if pre else 1, order)
 
     @classmethod
@@ -47,10 +49,7 @@ class Semver(Opaque):
         return (self.key > other.key) - (self.key < other.key)
 
     def __str__(self) -> str:
-        text = f"{self.major}.{self.minor}.{self.patch}"
-        if self.pre:
-            text += "-" + ".".join(map(str, self.pre))
-        return text + ("+" + ".".join(self.build) if self.build else "")
+        return self.text
 
 
 def _normalized(text: str) -> str:
