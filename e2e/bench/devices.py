@@ -1,8 +1,8 @@
 """How long device allocation takes: ``python -m e2e.bench.devices``.
 
 Hard cases (tests/dra/hard_cases.py), our time beside the Go allocator's for the same input, and the typical case: one
-claim, one device, 500 nodes with 10 devices each. Every number is the minimum of 7 runs; the calibration loop, a million
-additions, says how fast the machine was while they were taken.
+claim, one device, 500 nodes with 10 devices each. Every number of ours is the minimum of 7 runs; the calibration loop,
+a million additions, says how fast the machine was while they were taken.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def hard_cases() -> None:
     theirs: list[Json] = [{} for _ in cases]
     try:
         with Oracle(find_oracle(), "allocate") as oracle:
-            theirs = [json.loads(answer) for answer in oracle.ask(cases)()]
+            theirs = oracle.answers(cases)
     except OracleMissingError as error:
         print(f"no upstream times: {error}")
     print(f"{'hard case':28} {'fits':6} {'ours ms':>9} {'upstream ms':>12}")
