@@ -16,7 +16,7 @@ from scheduler.cel.libraries import FUNCTIONS
 from scheduler.cel.nodes import Call, Ident, ListExpr, Literal, Node, Select
 from scheduler.cel.pattern import PatternError, compile_pattern
 from scheduler.cel.registry import Function, Overload, missing
-from scheduler.cel.values import MapValue, OptionalValue, equal, stored_key
+from scheduler.cel.values import MapValue, OptionalValue, equal, stored_key, type_name
 
 # Calls whose pattern argument is compiled with the expression when it is constant.
 PATTERN_FUNCTIONS: Final = frozenset({"matches", "find", "findAll"})
@@ -194,7 +194,17 @@ def _guarded(function: Function, overload: Overload, implementation: Implementat
             raise missing(function.name, values)
         return implementation(*values)
 
-    return evaluate
+    if len(overload.params) != 2 or any(kind.kind in ("list", "map", "dyn", "param") for kind in overload.params):
+        return evaluate
+    # The usual case, two plain types: compare() and its kin, once per device.
+    first, second = (kind.name for kind in overload.params)
+
+    def evaluate_two(one: Any, two: Any) -> Any:
+        if type_name(one) != first or type_name(two) != second:
+            raise missing(function.name, (one, two))
+        return implementation(one, two)
+
+    return evaluate_two
 
 
 def _firm(node: Node) -> bool:

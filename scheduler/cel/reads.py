@@ -57,10 +57,8 @@ class Reads:
                 found = domains.get(domain)
                 value = found.data.get(name) if found is not None else None
                 parts.append(value if type(value) is str or type(value) is int else _atom(value))
-        for domain in sorted(self.attribute_domains):
-            parts.append(_frozen(device.attributes.get(domain)))
-        for domain in sorted(self.capacity_domains):
-            parts.append(_frozen(device.capacity.get(domain)))
+        parts.extend(_frozen(device.attributes.get(domain)) for domain in sorted(self.attribute_domains))
+        parts.extend(_frozen(device.capacity.get(domain)) for domain in sorted(self.capacity_domains))
         return tuple(parts)
 
 

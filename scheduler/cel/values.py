@@ -237,10 +237,10 @@ _TYPE_NAMES: Final[dict[type, str]] = {
 def type_name(value: Any) -> str:
     """The CEL name of a value's type."""
     name = _TYPE_NAMES.get(type(value))
-    if name is not None:
-        return name
-    opaque: str = value.type_name
-    return opaque
+    if name is None:
+        # A library's own type: remembered, so that the next look-up is as quick as for the others.
+        name = _TYPE_NAMES[type(value)] = str(value.type_name)
+    return name
 
 
 def equal(left: Any, right: Any) -> bool:

@@ -16,7 +16,8 @@ def _refused(expression: str) -> CompileError:
 
 @pytest.mark.parametrize(
     "expression",
-    ["'\\q' == 'q'", "b\"\\37'\" == b''", "a.in", "device.true", "a ? b ? c : d : e", "0X1F == 31", "for == 1", "[1,,] == []", "", "1 +",
+    ["'\\q' == 'q'", "b\"\\37'\" == b''", "a.in", "device.true", "a ? b ? c : d : e", "0X1F == 31",
+     "for == 1", "[1,,] == []", "", "1 +",
      "'a\nb' == 'c'", "f(1,) == 1", "9223372036854775808 == 1", "-(9223372036854775808) == 1", "1.foo", "a.",
      "[?]",
      "18446744073709551616u == 1u", "`a` == 1", "device.driver == \"x'"],
