@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from scheduler.api.kinds import NODE, RESOURCE_SLICE, convert
+from scheduler.dra.devices import PoolKey
+from scheduler.dra.features import Features
 from scheduler.dra.ledger import Ledger
+from scheduler.dra.pools import PoolView
+from scheduler.dra.slices import SliceStore
 from scheduler.dra.verify import Lost, Verdict, Won, WonPair, verify_allocation
 
-from .test_ledger import claim, key, result
+from .test_ledger import DRIVER, claim, key, result
 
 
 def verdict(ledger: Ledger, revision: int = 10, bound: bool = False, total: int = 4) -> Verdict:
@@ -82,3 +87,40 @@ def test_admin_access_never_conflicts() -> None:
     """Admin results hold nothing."""
     ledger = with_claims(u=(10, [result("a")]), v=(9, [result("a", adminAccess=True)]))
     assert verdict(ledger) == Won()
+
+
+def partitions() -> PoolView:
+    """Pool p: devices a, b, c take 2 each of a counter of 4; a may be shared."""
+    store = SliceStore(Features())
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 2}
+    common = {"driver": DRIVER, "nodeName": "n", "pool": pool}
+    consumes = [{"counterSet": "set", "counters": {"mem": {"value": "2"}}}]
+    devices = [{"name": name, "consumesCounters": consumes, "allowMultipleAllocations": name == "a"} for name in "abc"]
+    counters = [{"name": "set", "counters": {"mem": {"value": "4"}}}]
+    store.apply(None, convert(RESOURCE_SLICE, {"metadata": {"name": "s1"}, "spec": common | {"devices": devices}}))
+    store.apply(
+        None, convert(RESOURCE_SLICE, {"metadata": {"name": "s2"}, "spec": common | {"sharedCounters": counters}})
+    )
+    return store.view(convert(NODE, {"metadata": {"name": "n"}})).pools[0]
+
+
+def counter_verdict(ledger: Ledger) -> Verdict:
+    """The verdict on claim u, written at revision 10, in the pool of partitions."""
+    pool = partitions()
+    return verify_allocation(ledger, "u", 10, lambda _: {}, lambda name: pool if name == PoolKey(DRIVER, "p") else None)
+
+
+def test_partitions_conflict_through_their_counters() -> None:
+    """Different devices of one set: together they may take no more than there is; the second beyond that loses."""
+    assert counter_verdict(with_claims(u=(10, [result("a")]), v=(9, [result("b")]))) == Won()
+    earlier = with_claims(u=(10, [result("c")]), v=(8, [result("a")]), w=(9, [result("b")]))
+    assert isinstance(counter_verdict(earlier), Lost)
+    later = counter_verdict(with_claims(u=(10, [result("a")]), v=(9, [result("b")]), w=(12, [result("c")])))
+    assert isinstance(later, WonPair)
+    assert [conflict.claim for conflict in later.conflicts] == ["ns/w"]
+
+
+def test_a_shared_partition_pays_its_counters_once() -> None:
+    """Two shares of one device and another device: 2 + 2, not 2 + 2 + 2."""
+    ledger = with_claims(u=(10, [result("a", "s1")]), v=(9, [result("a", "s2")]), w=(8, [result("b")]))
+    assert counter_verdict(ledger) == Won()
