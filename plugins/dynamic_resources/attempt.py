@@ -16,6 +16,7 @@ from scheduler.api.selectors import NodeSelector, SelectorError, check_node_sele
 from scheduler.dra.allocator import Allocation
 from scheduler.dra.classes import ClassStore
 from scheduler.dra.features import Features
+from scheduler.dra.node_allocatable import Statuses
 from scheduler.dra.requests import Plan
 from scheduler.dra.suitability import NODE_FEATURE
 from scheduler.framework.plugin import Rows
@@ -70,7 +71,8 @@ class ClaimsOfPod:
     (no entry: its device plugins serve them). ``open``: claims without an allocation, to be allocated together;
     ``plan`` is None without any. ``found``: node name → allocation finished in this attempt; ``unavailable``: claims
     (by uid) that some node cannot use; ``reserved``: claim uid → what Reserve promised it. ``scores``: raw scores by
-    row; ``classes_version``: of the classes the plans were made with.
+    row; ``classes_version``: of the classes the plans were made with. ``statuses``: what the promised devices take of
+    the node's own resources, ``statuses_written``: the Pod's status may say so.
     """
 
     claims: list[ResourceClaim]
@@ -84,6 +86,8 @@ class ClaimsOfPod:
     reserved: dict[str, AllocationResult] = field(default_factory=dict)
     scores: NDArray[np.int64] | None = None
     classes_version: int = 0
+    statuses: Statuses = ()
+    statuses_written: bool = False
 
     def shape(self, more: Sequence[ResourceClaim] = ()) -> Hashable:
         """Equal for Pods whose open claims (and ``more``) ask for the same: their specs, never their names."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 import numpy as np
 
+from plugins.dynamic_resources import node_resources
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
 from plugins.dynamic_resources.binding import binding_wait
 from plugins.dynamic_resources.extended import creation, find_extended
@@ -120,6 +121,11 @@ class DynamicResources:
                 # Remembered even where the other claims find no devices, so that PostFilter can free them.
                 attempt.unavailable[held.claim.uid] = held.claim
                 unavailable |= ~here
+        if self._features.node_allocatable:
+            refusal = node_resources.sharing_refusal(cycle, attempt)
+            if refusal:
+                verdicts[:] = self.verdicts.intern(_UNRESOLVABLE, (refusal,))
+                return verdicts
         groups = self._searches.groups(cycle, attempt, nodes, rows, verdicts)
         yield from self._searches.ask(cycle, attempt, groups, nodes, rows)
         attempt.scores = np.zeros(nodes.capacity, dtype=np.int64)
@@ -127,6 +133,8 @@ class DynamicResources:
             asked = rows[group.places]
             verdicts[group.places] = group.answers.verdicts[asked]
             attempt.scores[asked] = group.answers.scores[asked]
+        if self._features.node_allocatable:
+            node_resources.check_rows(cycle, attempt, self._searches, nodes, rows, verdicts)
         verdicts[(verdicts == 0) & unavailable] = self._unavailable
         return verdicts
 
@@ -174,8 +182,17 @@ class DynamicResources:
     def reserve(self, cycle: Cycle, node: str) -> Status:
         """Promise the node's devices to the open claims, so that the next Pod sees them taken."""
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
-        if attempt is None or not attempt.open_on(node):
+        if attempt is None:
             return SUCCESS
+        if attempt.open_on(node):
+            failure = self._promise(cycle, attempt, node)
+            if failure is not None:
+                return failure
+        if self._features.node_allocatable:
+            node_resources.promise(cycle, attempt, node)
+        return SUCCESS
+
+    def _promise(self, cycle: Cycle, attempt: ClaimsOfPod, node: str) -> Status | None:
         allocation = self._searches.found(cycle, attempt, node)
         if allocation is None:
             return error("claim allocation not found for node")
@@ -186,7 +203,7 @@ class DynamicResources:
         special = attempt.special.get(node)
         if special is not None:
             cycle.state.devices.promise_special(cycle.pod.uid, special.claim)
-        return SUCCESS
+        return None
 
     def unreserve(self, cycle: Cycle, node: str) -> Sequence[Instruction]:
         """Give back what was promised; take the Pod out of the claims that list it. Allocations stay."""
@@ -206,6 +223,8 @@ class DynamicResources:
         ]
         if attempt.extended is not None and attempt.extended.created is not None:
             steps.append(DeleteClaim(attempt.extended.created))
+        if attempt.statuses_written or (attempt.statuses and cycle.pod.status.nodeAllocatableResourceClaimStatuses):
+            steps.append(node_resources.clearing(cycle.pod))
         return steps
 
     def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Instruction]:
@@ -227,6 +246,8 @@ class DynamicResources:
         if attempt.extended is not None and special is not None:
             promised = attempt.reserved[special.claim.uid]
             steps += creation(cycle.state, attempt.extended, special, promised, attempt.reserved)
+        if attempt.statuses:
+            steps.append(node_resources.writing(attempt, pod))
         if self._features.binding_conditions:
             wait = binding_wait(cycle, attempt, node, self._binding_timeout_s)
             if wait is not None:

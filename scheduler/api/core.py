@@ -154,6 +154,25 @@ class CSIVolumeSource(msgspec.Struct, frozen=True, omit_defaults=True):
     driver: str = ""
 
 
+class AzureDisk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """In-tree disk that a CSI driver serves; for NodeVolumeLimits."""
+
+    diskName: str = ""
+    diskURI: str = ""
+
+
+class CinderVolume(msgspec.Struct, frozen=True, omit_defaults=True):
+    """In-tree disk that a CSI driver serves; for NodeVolumeLimits."""
+
+    volumeID: str = ""
+
+
+class PortworxVolume(msgspec.Struct, frozen=True, omit_defaults=True):
+    """In-tree disk that a CSI driver serves; for NodeVolumeLimits."""
+
+    volumeID: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, omit_defaults=True):
     """spec.volumes[]: only the kinds that some plugin looks at; ``ephemeral`` is kept raw as a mark."""
 
@@ -166,6 +185,20 @@ class Volume(msgspec.Struct, frozen=True, omit_defaults=True):
     iscsi: ISCSIVolume | None = None
     rbd: RBDVolume | None = None
     csi: CSIVolumeSource | None = None
+    azureDisk: AzureDisk | None = None
+    cinder: CinderVolume | None = None
+    portworxVolume: PortworxVolume | None = None
+
+    def claim_name(self, pod_name: str) -> str | None:
+        """The PersistentVolumeClaim behind the volume, that of a generic ephemeral volume included; None without."""
+        if self.persistentVolumeClaim is not None:
+            return self.persistentVolumeClaim.claimName
+        return f"{pod_name}-{self.name}" if self.is_ephemeral else None
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """True for a generic ephemeral volume: its claim is made for the Pod and named after it."""
+        return bytes(self.ephemeral).strip() not in (b"", b"null")
 
 
 class PodSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -223,6 +256,30 @@ class PodExtendedResourceClaimStatus(msgspec.Struct, frozen=True, omit_defaults=
     requestMappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+class NodeAllocatableMappedResources(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Node resources that a claim's devices stand for, once per claim."""
+
+    name: str = ""
+    quantity: QuantityText = "0"
+
+
+class NodeAllocatableOverheadResources(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Node resources that a claim's devices cost besides."""
+
+    name: str = ""
+    perPod: QuantityText | None = None
+    perContainer: QuantityText | None = None
+
+
+class NodeAllocatableResourceClaimStatus(msgspec.Struct, frozen=True, omit_defaults=True):
+    """status.nodeAllocatableResourceClaimStatuses[]: what one claim takes of the Pod's node (alpha)."""
+
+    resourceClaimName: str = ""
+    containers: tuple[str, ...] = ()
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
+
+
 class PodStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the cluster made of it."""
 
@@ -231,6 +288,7 @@ class PodStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     conditions: tuple[Condition, ...] = ()
     resourceClaimStatuses: tuple[PodResourceClaimStatus, ...] = ()
     extendedResourceClaimStatus: PodExtendedResourceClaimStatus | None = None
+    nodeAllocatableResourceClaimStatuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     containerStatuses: tuple[ContainerStatus, ...] = ()
     initContainerStatuses: tuple[ContainerStatus, ...] = ()
     allocatedResources: ResourceList | None = None

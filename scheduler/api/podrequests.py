@@ -90,6 +90,25 @@ def scorer_requests(pod: Pod) -> dict[str, int]:
     return _integers(_total(pod, use_status=False, missing=_DEFAULTS, pod_level=False))
 
 
+def container_requests(pod: Pod) -> Requests:
+    """Requests of all containers and of devices that take node resources, without overhead and Pod-level requests."""
+    total = _of_containers(pod, _spec_view, None)
+    _add_devices(total, pod)
+    return total
+
+
+def _add_devices(total: Requests, pod: Pod) -> None:
+    """Add what the Pod's devices take of its node: mappings once, overhead per Pod and per container of the claim."""
+    for status in pod.status.nodeAllocatableResourceClaimStatuses:
+        subject = f"{_subject(pod)}, claim {status.resourceClaimName}"
+        _add(total, parse_resources({m.name: m.quantity for m in status.mapping}, subject, "mapping"))
+        for overhead in status.overhead:
+            for text, times in ((overhead.perPod, 1), (overhead.perContainer, len(status.containers))):
+                if text is not None:
+                    amount = parse_resources({overhead.name: text}, subject, "overhead")[overhead.name]
+                    _add(total, {overhead.name: Quantity(amount.mantissa * times, amount.power, amount.format)})
+
+
 def parse_resources(texts: _Texts | None, subject: str, field: str) -> Requests:
     """Quantities of a resource list; raises UserError naming ``subject`` and ``field`` on nonsense."""
     result: Requests = {}
@@ -117,6 +136,7 @@ def _subject(pod: Pod) -> str:
 def _total(pod: Pod, *, use_status: bool, missing: Requests | None = None, pod_level: bool = True) -> Requests:
     """The whole rule: containers, pod-level replacement, overhead. ``missing`` fills names a container lacks."""
     total = _of_containers_and_status(pod, missing) if use_status else _of_containers(pod, _spec_view, missing)
+    _add_devices(total, pod)
     if pod_level and _pod_level(pod):
         total.update(_pod_level_requests(pod, use_status))
     if pod.spec.overhead:

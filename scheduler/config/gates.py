@@ -73,6 +73,9 @@ _CHANGEABLE = frozenset(
         "DRADeviceCompatibilityGroups",
         "DRAOptionalNodeOperations",
         "DRAFractionalCapacityRange",
+        "DRANodeAllocatableResources",
+        "GenericWorkload",
+        "DRAWorkloadResourceClaims",
     }
 )
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")

@@ -40,6 +40,13 @@ def claim_names(pod: Pod) -> Iterator[tuple[str, bool]]:
             )
 
 
+def claims_by_entry(pod: Pod) -> dict[str, str]:
+    """Name of each entry of spec.resourceClaims → name of its claim, for those that have one."""
+    generated = {status.name: status.resourceClaimName for status in pod.status.resourceClaimStatuses}
+    names = {entry.name: entry.resourceClaimName or generated.get(entry.name) for entry in pod.spec.resourceClaims}
+    return {entry: name for entry, name in names.items() if name}
+
+
 def resolve_claims(pod: Pod, lookup: ClaimLookup) -> list[ResourceClaim]:
     """The Pod's claims, in order. Raises ClaimError for the first that is missing, being deleted or not its own."""
     namespace = pod.metadata.namespace

@@ -25,18 +25,22 @@ _GATES = {
     "DRAOptionalNodeOperations": "optional_node_operations",
     "DRADerivedAttributes": "derived_attributes",
     "DRADeviceCompatibilityGroups": "compatibility_groups",
+    "DRANodeAllocatableResources": "node_allocatable",
+    "GenericWorkload": "generic_workload",
+    "DRAWorkloadResourceClaims": "workload_claims",
 }
 _REQUIRES = {
     "DRADeviceTaintRules": "DRADeviceTaints",
     "DRAFractionalCapacityRange": "DRAConsumableCapacity",
     "DRADeviceCompatibilityGroups": "DRAPartitionableDevices",
+    "DRAWorkloadResourceClaims": "GenericWorkload",
 }
 _LOCKED = ("DRAAdminAccess", "DRAPrioritizedList")
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The features of the allocator. Defaults are those of a kube-scheduler 1.37."""
+    """The DRA features, the last three of them outside the allocator. Defaults are those of a kube-scheduler 1.37."""
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -50,6 +54,9 @@ class Features:
     optional_node_operations: bool = False
     derived_attributes: bool = False
     compatibility_groups: bool = False
+    node_allocatable: bool = False
+    generic_workload: bool = False
+    workload_claims: bool = False
 
     @property
     def channel(self) -> str:

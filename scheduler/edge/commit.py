@@ -363,7 +363,8 @@ class Committer:
         row = nodes.row_of(placed.node)
         if row is None or nodes.node(row).metadata.uid != placed.node_uid:
             raise _LostError(f"node {placed.node} is gone")
-        short = overcommitted(nodes, row, placed.cycle.info)
+        placement = self.state.placements.get(placed.pod.uid)
+        short = overcommitted(nodes, row, placed.cycle.info if placement is None else placement.info)
         if short:
             raise _LostError(f"node {placed.node} was filled by others meanwhile: {short}")
 

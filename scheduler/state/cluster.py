@@ -161,6 +161,13 @@ class ClusterState:
         self.version += 1
         self._place(pod, node, assumed=True)
 
+    def revise(self, pod: Pod) -> None:
+        """An assumed Pod takes something else of its node than thought; nothing for a Pod that is not assumed."""
+        placement = self.placements.get(pod.uid)
+        if placement is not None and placement.assumed:
+            self.version += 1
+            self._place(pod, placement.node, assumed=True)
+
     def nominate(self, pod: Pod, node: str) -> None:
         """Keep ``node``'s room for ``pod`` from now on ("": no longer); nothing for a Pod that is gone or placed."""
         if pod.uid in self.pods and pod.uid not in self.placements:
