@@ -187,9 +187,8 @@ def _slice(number: int, models: int, unique: bool) -> Json:
 
 def typical() -> None:
     """One claim, one device, all nodes: nothing asked yet; everything asked; one node changed."""
-    print(
-        f"\n{NODES} nodes x {DEVICES} devices, one device wanted: ms for all nodes; search cold, warm; plugin, one changed"
-    )
+    print(f"\n{NODES} nodes x {DEVICES} devices, one device wanted, ms for all nodes")
+    print(f"{'':16} {'cold':>8} {'warm':>8} one node changed, through the plugin")
     for name, models, unique in (("one model", 1, False), ("unique serials", 1, True), ("three models", 3, True)):
         world = World(models, unique)
         cold_ms = best_ms(lambda world=world: world.decide(world.nodes), world.reset)  # type: ignore[misc]  # bound now
