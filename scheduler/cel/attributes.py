@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.nodes import Node
 from scheduler.cel.values import (
+    INT_MAX,
     NONE,
     DomainMap,
     MapValue,
@@ -251,12 +252,12 @@ def find(value: Any, key: Any, node: Node | None = None) -> tuple[bool, Any]:
 def list_index(key: Any, node: Node | None = None) -> int:
     """A list position from an int, a uint or a whole double. Raises CelError otherwise."""
     kind = type(key)
-    if kind is int or kind is Uint:
+    if kind is int or (kind is Uint and key <= INT_MAX):
         return int(key)
-    if kind is float:
-        if key == key and abs(key) != float("inf") and key == int(key):
-            return int(key)
-        raise CelError(f"unsupported index value {format_float(key)} in list", node)
+    if kind is float and key == key and abs(key) < 2.0**63 and key == int(key):
+        return int(key)
+    if kind is float or kind is Uint:
+        raise CelError(f"unsupported index value {shown(key)} in list", node)
     raise CelError(f"unsupported index type '{type_name(key)}' in list", node)
 
 

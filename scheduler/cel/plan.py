@@ -30,7 +30,7 @@ from scheduler.cel.nodes import (
     Select,
     StructExpr,
 )
-from scheduler.cel.values import MapValue, TypeValue, Uint, equal_keys, type_name
+from scheduler.cel.values import MapValue, TypeValue, Uint, equal_keys, stored_key, type_name
 
 _FOLDED_CONVERSIONS: Final = frozenset(
     {"bool", "bytes", "double", "dyn", "duration", "int", "string", "timestamp", "type", "uint"}
@@ -187,6 +187,8 @@ class Planner:
             if type(member) not in (str, int, Uint, bool, float):
                 return None
             keys.update(equal_keys(member))
+            if type(member) in (int, Uint):
+                keys.add(stored_key(float(member)))
         return calls.membership(closure_of(element), frozenset(keys))
 
     def logical(self, node: Call) -> Planned:

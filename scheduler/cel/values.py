@@ -137,7 +137,7 @@ def equal_keys(key: Any) -> list[Any]:
         if key == key and abs(key) < 2.0**64 and key == int(key):
             keys += [int(key), (Uint(int(key)), "uint")] if key >= 0 else [int(key)]
     elif kind is int or kind is Uint:
-        keys.append((float(key), "double"))
+        # Not a double: upstream looks for one only the other way round.
         keys.append((Uint(key), "uint") if kind is int else int(key))
     return keys
 
