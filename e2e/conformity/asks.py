@@ -68,6 +68,9 @@ def _asked(draw: Draw, choice: bool = False) -> Json:
         asked["allocationMode"] = "All"
     elif draw.has("many"):
         asked["count"] = draw.of(1, 2, 4, 8, 12, 16, 20, 31, 32, 33) if draw.chance(70) else 1
+    elif draw.has("list_attributes") and not choice:
+        # Three lists that overlap in pairs only need three devices.
+        asked["count"] = draw.of(1, 2, 3, 3)
     else:
         asked["count"] = draw.of(1, 1, 1, 1, 1, 1, 2, 2, 3, 3) if not choice else draw.of(1, 1, 1, 2, 3, 5, 33)
     if draw.chance(45 if draw.has("cel_errors") else 22):
@@ -155,6 +158,8 @@ def _toleration(draw: Draw) -> Json:
 
 def _attribute(draw: Draw) -> str:
     domain = draw.driver()
+    if draw.has("list_attributes") and draw.chance(60):
+        return f"{domain}/numa"
     return draw.of(f"{domain}/numa", f"{domain}/numa", f"{domain}/kind", f"{domain}/release", ROOT, ROOT)
 
 

@@ -160,11 +160,7 @@ class Coverage:
     def thin(self, least: int) -> list[str]:
         """Features that fewer than ``least`` cases have, or only solvable or only unsolvable ones."""
         features = [*_IN_SLICES, *_IN_CLAIMS, *_OTHERS, *(f"gate {gate}" for gate in ALPHA.values())]
-        return [
-            name
-            for name in features
-            if self.cases[name] < least or not 0 < self.solved[name] < self.cases[name]
-        ]
+        return [name for name in features if self.cases[name] < least or not 0 < self.solved[name] < self.cases[name]]
 
     def rows(self) -> list[tuple[str, int, int]]:
         """(feature, cases, allocatable ones), most frequent first."""

@@ -27,7 +27,7 @@ THEMES = {
     "broken_pools": 27,
     "placement": 30,
     "cel_errors": 15,
-    "list_attributes": 14,
+    "list_attributes": 17,
     "derived": 14,
     "groups": 13,
     "skips": 13,

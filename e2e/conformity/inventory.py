@@ -71,7 +71,7 @@ def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
 
 
 def _counter_set(draw: Draw, number: int) -> Json:
-    counters: Json = {"mem": {"value": draw.of("2", "4", "6", "6")}}
+    counters: Json = {"mem": {"value": draw.of("2", "3", "4", "6", "6")}}
     if number == 0:
         counters["cores"] = {"value": draw.of("2", "3", "4000m")}
     return {"name": f"set-{number}", "counters": counters}
@@ -165,7 +165,7 @@ def _attributes(draw: Draw, driver: str) -> Json:
             {"string": "r0"}, {"string": "r0"}, {"int": 1}, {"bool": True}, {"string": "1.0.0"}, {"version": "1.0.0"}
         )
     if draw.has("list_attributes") and draw.chance(65):
-        attributes["numa"] = {"ints": draw.of([0], [0, 1], [0, 1], [1, 2], [1, 2], [2, 0], [2, 0], [2], [0, 1, 2])}
+        attributes["numa"] = {"ints": draw.of([0], [0, 1], [0, 1], [1, 2], [1, 2], [2, 0], [2, 0])}
         if draw.chance(30):
             attributes["kind"] = {"strings": draw.of(["big"], ["small", "big"], ["small"])}
         if draw.chance(15):
@@ -264,7 +264,8 @@ def holders(draw: Draw, inventory: list[Json]) -> list[Json]:
     shares = 0
     for number in range(draw.of(1, 1, 2, 3)):
         held: list[Json] = []
-        for driver, pool, device in draw.sample(known, min(len(known), draw.of(1, 1, 2))):
+        several = draw.of(1, 2, 3) if draw.has("counters") else draw.of(1, 1, 2)
+        for driver, pool, device in _chosen(draw, known, several):
             entry: Json = {"request": "req-0", "driver": driver, "pool": pool, "device": device["name"]}
             if draw.chance(3):
                 entry["device"] = "gone"
@@ -284,6 +285,18 @@ def holders(draw: Draw, inventory: list[Json]) -> list[Json]:
             }
         )
     return result
+
+
+def _chosen(draw: Draw, known: list[tuple[str, str, Json]], count: int) -> list[tuple[str, str, Json]]:
+    """Devices one claim holds; several claims often share the first device that allows it."""
+    shared = [entry for entry in known if entry[2].get("allowMultipleAllocations")]
+    if shared and draw.chance(40):
+        return shared[:1]
+    counted = [entry for entry in known if entry[2].get("consumesCounters")]
+    if counted and draw.chance(45):
+        # Enough of them overdraw a counter: a device may have come into use before its partitions were counted.
+        return draw.sample(counted, min(len(counted), count + 1))
+    return draw.sample(known, min(len(known), count))
 
 
 def _holder_request() -> Json:
