@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
 
+import uvloop
+
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
 from scheduler.app.meters import ServiceMeter, refresh_gauges
@@ -217,7 +219,7 @@ class Replica:
 def run(options: RunOptions) -> int:
     """Run one replica to its end; the exit code. Raises ConfigError for what is wrong before the start."""
     configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
-    return asyncio.run(_run(options))
+    return uvloop.run(_run(options))
 
 
 async def _run(options: RunOptions) -> int:
