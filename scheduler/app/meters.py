@@ -47,6 +47,22 @@ class ServiceMeter:
         """An internal error was caught."""
         self._metrics.internal_errors.inc()
 
+    def permit_waited(self, result: str, duration_s: float) -> None:
+        """A Pod waited at Permit; ``result`` is the verdict's code."""
+        self._metrics.permit_wait.labels(result).observe(duration_s)
+
+    def preemption_attempt(self) -> None:
+        """A Pod that fits nowhere looked for victims."""
+        self._metrics.preemption_attempts.inc()
+
+    def preemption_begun(self, victims: int) -> None:
+        """``victims`` Pods have to go for one."""
+        self._metrics.preemption_victims.observe(victims)
+
+    def preemption_ended(self, result: str, duration_s: float) -> None:
+        """The background part of a preemption ended: success or error."""
+        self._metrics.preemption_executions.labels(result).inc()
+
     def incoming(self, place: Place, event_label: str) -> None:
         """A Pod entered a queue."""
         label = _QUEUE_LABEL.get(place)

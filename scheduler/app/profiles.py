@@ -10,6 +10,7 @@ from scheduler.app.registry import find_plugins, points
 from scheduler.config import Profile as ProfileConfig
 from scheduler.config import SchedulerConfig, expand_profile
 from scheduler.errors import ConfigError, PluginError, SchedulerError
+from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Handle
 from scheduler.framework.profile import Profile, build_profile
 from scheduler.framework.runner import answer_of, call
@@ -19,9 +20,16 @@ from scheduler.state.cluster import ClusterState
 
 
 def build_profiles(
-    config: SchedulerConfig, state: ClusterState, new_id: Callable[[], str], features: Any
+    config: SchedulerConfig,
+    state: ClusterState,
+    new_id: Callable[[], str],
+    features: Any,
+    waiting_pods: WaitingPods | None = None,
 ) -> dict[str, Profile]:
-    """schedulerName → profile. Raises ConfigError with kube-scheduler's texts for whatever cannot be built."""
+    """schedulerName → profile. Raises ConfigError with kube-scheduler's texts for whatever cannot be built.
+
+    ``waiting_pods`` is shared by all of them: where Pods wait for Permit plugins.
+    """
     named = {
         reference.name
         for profile in config.profiles
@@ -29,8 +37,10 @@ def build_profiles(
         for reference in plugin_set.enabled
     }
     classes = find_plugins(sorted(named))
+    waiting = waiting_pods or WaitingPods()
     return {
-        profile.scheduler_name: _build(profile, config, classes, state, new_id, features) for profile in config.profiles
+        profile.scheduler_name: _build(profile, config, classes, state, new_id, features, waiting)
+        for profile in config.profiles
     }
 
 
@@ -41,6 +51,7 @@ def _build(
     state: ClusterState,
     new_id: Callable[[], str],
     features: Any,
+    waiting_pods: WaitingPods,
 ) -> Profile:
     expanded = expand_profile(profile, points(classes))
     prefix = f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}: "
@@ -52,6 +63,7 @@ def _build(
             features=features,
             arguments=profile.arguments.get(name, {}),
             profile_name=profile.scheduler_name,
+            waiting_pods=waiting_pods,
         )
         try:
             built[name] = classes[name](handle)

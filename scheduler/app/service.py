@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scheduler.api.changes import Change
+from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, NAMESPACE, NODE, POD, RESOURCE_CLAIM, Kind
+from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
 from scheduler.app.profiles import build_profiles, queue_hooks
@@ -127,7 +129,12 @@ class Service:
         self._wire_preemption(client, reports, clock)
         observer.on_gated = self.loop.note_gated
         self.reconciler = Reconciler(
-            list(self.reflectors.values()), self.loop.check, meter.repaired, self._trouble, interval_s=reconcile_s
+            list(self.reflectors.values()),
+            self.loop.check,
+            meter.repaired,
+            self._trouble,
+            catch_up=self.loop.catch_up,
+            interval_s=reconcile_s,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -215,6 +222,7 @@ class Service:
         if not deciding.done():
             self.loop.stop()
         await deciding
+        await self.evictor.finish()
         self._raise_failed()
 
     def _raise_failed(self) -> None:

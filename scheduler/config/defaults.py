@@ -39,7 +39,6 @@ NOT_BUILT_YET = frozenset(
         "NodeVolumeLimits",
         "VolumeBinding",
         "VolumeZone",
-        "DefaultPreemption",
         # Off by default in kube-scheduler, behind feature gates.
         "DeferredPodScheduling",
         "GangScheduling",

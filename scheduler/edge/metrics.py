@@ -204,6 +204,9 @@ class Metrics:
             "scheduler_preemption_victims", "Victims of one preemption.", exponential(1, 2, 7)
         )
         self.preemption_attempts = self._counter("scheduler_preemption_attempts_total", "Preemption attempts.")
+        self.preemption_executions = self._counter(
+            "scheduler_preemption_goroutines_execution_total", "Preemptions carried out in the background.", "result"
+        )
         self.cache_size = self._gauge(
             "scheduler_cache_size", "Objects in the cache: nodes, pods, assumed_pods.", "type"
         )

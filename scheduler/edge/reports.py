@@ -10,12 +10,13 @@ from typing import Any, Protocol
 
 from scheduler.api.bodies import Event, pod_reference
 from scheduler.api.core import Pod
-from scheduler.cycle.decision import Decision, Placed
+from scheduler.cycle.decision import Decision, Placed, Rejected
 from scheduler.edge.commit import CommitOutcome
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.status import StatusWriter
 from scheduler.explain.outcome import UNSCHEDULABLE, FailureReport
-from scheduler.framework.instructions import WaitUntil
+from scheduler.framework.instructions import PreemptPods, WaitUntil
+from scheduler.framework.profile import Profile
 from scheduler.framework.status import Status
 from scheduler.queue.pod import QueuedPod
 
@@ -29,6 +30,10 @@ class Meter(Protocol):
     def lost_race(self, profile: str) -> None: ...
     def foreign_overlap(self, profile: str, count: int) -> None: ...
     def broken(self, where: str) -> None: ...
+    def permit_waited(self, result: str, duration_s: float) -> None: ...
+    def preemption_attempt(self) -> None: ...
+    def preemption_begun(self, victims: int) -> None: ...
+    def preemption_ended(self, result: str, duration_s: float) -> None: ...
 
 
 class Log(Protocol):
@@ -49,8 +54,10 @@ class AttemptReports:
         self._recorder, self._status, self._meter, self._log = recorder, status, meter, log
         self._instance = instance
 
-    def _event(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
-        controller = pod.spec.schedulerName
+    def _event(
+        self, pod: Pod, kind: str, reason: str, action: str, note: str, related: Pod | None = None, controller: str = ""
+    ) -> None:
+        controller = controller or pod.spec.schedulerName
         self._recorder.record(
             Event(
                 type=kind,
@@ -60,6 +67,7 @@ class AttemptReports:
                 reportingController=controller,
                 reportingInstance=self._instance(controller),
                 regarding=pod_reference(pod),
+                related=None if related is None else pod_reference(related),
             )
         )
 
@@ -70,6 +78,8 @@ class AttemptReports:
     def decided(self, queued: QueuedPod, decision: Decision, started: float, finished: float) -> None:
         """The deciding part of an attempt is over."""
         self._meter.algorithm(finished - started)
+        if isinstance(decision, Rejected) and not decision.no_nodes and _may_preempt(decision.profile):
+            self._meter.preemption_attempt()
 
     def bound(self, queued: QueuedPod, placed: Placed, outcome: CommitOutcome, started: float, finished: float) -> None:
         """The Pod has its node: event, metrics, the attempt's line."""
@@ -124,6 +134,43 @@ class AttemptReports:
                 self._event(pod, "Warning", "DeviceGivenTwice", "Binding", text)
                 self._log.error("device given twice", pod=pod.key, node=placed.node, message=text)
 
+    def permit_waits(self, placed: Placed) -> None:
+        """Plugins make the Pod wait: meanwhile its status names the node that is kept for it."""
+        self._status.nominate(placed.pod, placed.node)
+
+    def permit_waited(self, result: str, duration_s: float) -> None:
+        """The waiting at Permit is over."""
+        self._meter.permit_waited(result, duration_s)
+
+    def preemption_begun(self, preemption: PreemptPods) -> None:
+        """Victims have been chosen; they are told and deleted from now on."""
+        self._meter.preemption_begun(len(preemption.victims))
+        self._log.info(
+            "preempting",
+            pod=preemption.preemptor.key,
+            node=preemption.node,
+            victims=[victim.key for victim in preemption.victims],
+        )
+
+    def preempted(self, victim: Pod, preemptor: Pod, node: str, in_memory: bool) -> None:
+        """A victim has been deleted, or was never bound."""
+        note = f"Preempted by pod {preemptor.uid} on node {node}"
+        if in_memory:
+            note += " (in kube-scheduler memory)."
+        self._event(victim, "Normal", "Preempted", "Preempting", note, preemptor, preemptor.spec.schedulerName)
+
+    def preemption_ended(self, result: str, duration_s: float) -> None:
+        """All victims have been told, or it failed."""
+        self._meter.preemption_ended(result, duration_s)
+
+    def preemption_trouble(self, text: str) -> None:
+        """A victim could not be made to go."""
+        self._log.warning("preemption failed", message=text)
+
+    def displaced(self, pod: Pod) -> None:
+        """The Pod lost its nomination to a more important one."""
+        self._status.nominate(pod, "")
+
     def waiting(self, pod: Pod, wait: WaitUntil) -> None:
         """The Binding waits for something outside."""
         if wait.reason:
@@ -137,3 +184,7 @@ class AttemptReports:
         """Our own fault, or a plugin's: never silent, never the end of the loop."""
         self._meter.broken(where)
         self._log.error("internal error", where=where, error=f"{type(error).__name__}: {error}", exc_info=error)
+
+
+def _may_preempt(profile: Profile) -> bool:
+    return any(plugin.name == "DefaultPreemption" for plugin in profile.post_filter)

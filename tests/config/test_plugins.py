@@ -23,6 +23,7 @@ IMPLEMENTS = {
     "PodTopologySpread": ["preFilter", "filter", "preScore", "score"],
     "InterPodAffinity": ["preFilter", "filter", "preScore", "score"],
     "DynamicResources": ["preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"],
+    "DefaultPreemption": ["preEnqueue", "postFilter"],
     "NodeResourcesBalancedAllocation": ["preScore", "score"],
     "ImageLocality": ["score"],
     "DefaultBinder": ["bind"],

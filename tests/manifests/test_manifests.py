@@ -147,13 +147,14 @@ def test_rights_are_exactly_the_calls_that_are_made() -> None:
         for verb in rule["verbs"]
     )
     watched = ["nodes", "pods", "namespaces", "services", "replicationcontrollers"]
-    watched += ["replicasets.apps", "statefulsets.apps"]
+    watched += ["replicasets.apps", "statefulsets.apps", "poddisruptionbudgets.policy"]
     watched += [
         f"{name}.resource.k8s.io" for name in ("deviceclasses", "resourceslices", "devicetaintrules", "resourceclaims")
     ]
     expected = [(resource, verb) for resource in watched for verb in ("list", "watch")]
     expected += [
         ("pods", "get"),
+        ("pods", "delete"),
         ("pods/binding", "create"),
         ("pods/status", "patch"),
         ("resourceclaims.resource.k8s.io", "get"),
