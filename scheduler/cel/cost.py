@@ -14,6 +14,7 @@ from scheduler.api.quantity import Quantity
 from scheduler.cel.attributes import go_type
 from scheduler.cel.errors import CelError, FatalError
 from scheduler.cel.values import Duration, MapValue, OptionalValue, Timestamp, Uint
+from scheduler.cel.work import visit
 
 LIMIT: Final = 1_000_000
 LIST_COST: Final = 10
@@ -69,8 +70,10 @@ def walk(value: Any) -> int:
     if type(value) is bytes:
         return int(len(value) * _TRAVERSAL)
     if type(value) is list:
+        visit(len(value))
         return sum(walk(element) for element in value)
     if isinstance(value, MapValue):
+        visit(len(value))
         return sum(walk(key) + walk(element) for key, element in value.items())
     return 1
 

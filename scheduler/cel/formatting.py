@@ -11,6 +11,7 @@ from scheduler.cel.convert import convert
 from scheduler.cel.errors import CelError, CostExceededError
 from scheduler.cel.semver import go_quote
 from scheduler.cel.values import Duration, MapValue, Timestamp, TypeValue, Uint, type_name
+from scheduler.cel.work import check_result, visit
 
 _DEFAULT_PRECISION: Final = 6
 # Digits beyond what any double has; upstream would print zeros without end.
@@ -39,7 +40,7 @@ def interpret(template: str, count: int, argument: Callable[[int], Any], clauses
     """Walk over a format string; ``clauses`` gives the formatter of a verb. Raises FormatError."""
     parts: list[str] = []
     at = 0
-    used = 0
+    used = length = 0
     while at < len(template):
         percent = template.find("%", at)
         if percent < 0:
@@ -57,6 +58,8 @@ def interpret(template: str, count: int, argument: Callable[[int], Any], clauses
         formatter, at = _parse_clause(template, percent + 1, clauses)
         try:
             parts.append(formatter(argument(used)))
+            length += len(parts[-1])
+            check_result(length)
         except FormatError as error:
             raise FormatError(f"error during formatting: {error}") from None
         used += 1
@@ -217,11 +220,15 @@ def _member(value: Any) -> str:
 
 
 def _list(values: list[Any]) -> str:
-    return "[" + ", ".join(map(_member, values)) + "]"
+    visit(len(values))
+    text = "[" + ", ".join(map(_member, values)) + "]"
+    check_result(len(text))
+    return text
 
 
 def _map(entries: MapValue) -> str:
     shown: list[tuple[str, str]] = []
+    visit(len(entries))
     for key, value in entries.items():
         if type(key) not in (str, bool, int, Uint):
             raise FormatError(f"no formatting function for map key of type {type_name(key)}")

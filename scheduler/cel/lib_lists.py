@@ -9,6 +9,7 @@ from scheduler.cel.errors import CelError, no_such_overload
 from scheduler.cel.lib_standard import add
 from scheduler.cel.registry import Library
 from scheduler.cel.values import ORDERED, Duration, MapValue, Timestamp, Uint, compare, member_equal, type_name
+from scheduler.cel.work import visit
 
 _KINDS: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _LONG: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
@@ -43,6 +44,7 @@ def _flatten(elements: Any, depth: Any = 1, given: bool = False) -> list[Any]:
     if depth < 0:
         raise CelError("level must be non-negative")
     flat: list[Any] = []
+    visit(len(elements))
     for element in elements:
         if type(element) is list and depth > 0:
             flat.extend(_flatten(element, depth - 1))

@@ -24,6 +24,7 @@ from scheduler.cel.values import (
     type_name,
     unsupported,
 )
+from scheduler.cel.work import check_result
 
 _ORDERED_PAIRS: Final = (
     "bool bool", "int64 int int", "int64_double int double", "int64_uint64 int uint", "uint64 uint uint",
@@ -152,7 +153,11 @@ def add(left: Any, right: Any) -> Any:
         raise no_such_overload()
     if kind is int:
         return _checked(left + right)
-    return _checked_uint(left + right) if kind is Uint else left + right
+    if kind is Uint:
+        return _checked_uint(left + right)
+    if kind is not float:
+        check_result(len(left) + len(right))
+    return left + right
 
 
 def subtract(left: Any, right: Any) -> Any:

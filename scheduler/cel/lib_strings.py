@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from scheduler.cel.cost import LIMIT
-from scheduler.cel.errors import CelError, CostExceededError
+from scheduler.cel.errors import CelError
 from scheduler.cel.formatting import format_text
 from scheduler.cel.registry import Library
+from scheduler.cel.work import check_result
 
 # Unicode's White_Space, which is what Go trims; Python would trim a few more.
 _SPACE: Final = (
@@ -22,8 +22,6 @@ _QUOTED: Final = str.maketrans(
         '"': '\\"',
     }
 )  # fmt: skip
-# A result longer than this could not be used within the cost limit anyway: reading it once costs a tenth of it.
-_MAX_RESULT: Final = 10 * LIMIT
 
 
 def _out_of_range(index: int) -> CelError:
@@ -63,8 +61,7 @@ def _replace(text: str, old: str, new: str, count: int = -1) -> str:
         return text
     found = text.count(old)
     times = found if count < 0 else min(found, count)
-    if len(text) + times * (len(new) - len(old)) > _MAX_RESULT:
-        raise CostExceededError
+    check_result(len(text) + times * (len(new) - len(old)))
     return text.replace(old, new, times)
 
 
@@ -92,8 +89,7 @@ def _join(parts: list[Any], separator: str = "") -> str:
     for part in parts:
         if type(part) is not str:
             raise CelError(f"join: invalid input: {part}")
-    if sum(map(len, parts)) + len(separator) * len(parts) > _MAX_RESULT:
-        raise CostExceededError
+    check_result(sum(map(len, parts)) + len(separator) * len(parts))
     return separator.join(parts)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, Final
 
+from scheduler.cel import work
 from scheduler.cel.attributes import go_type
 from scheduler.cel.celtypes import BOOL, DYN, INT, SEMVER, STRING, Type
 from scheduler.cel.check import check
@@ -58,6 +59,7 @@ class _Program:
         if device.error:
             raise EvaluationError(device.error)
         frame = Frame(device.value, self._slot_count, interrupted)
+        work.start()
         try:
             value = self._closure(frame)
             if frame.cost > LIMIT:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from scheduler.api.quantity import Quantity
 from scheduler.cel.errors import CelError, FatalError, no_such_overload
+from scheduler.cel.work import visit
 
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
@@ -317,12 +318,14 @@ def compare_numbers(left: Any, right: Any) -> int | None:
 def _lists_equal(left: list[Any], right: list[Any]) -> bool:
     if len(left) != len(right):
         return False
+    visit(len(left))
     return all(_not_unequal(one, two) for one, two in zip(left, right, strict=True))
 
 
 def _maps_equal(left: MapValue, right: MapValue) -> bool:
     if len(left) != len(right):
         return False
+    visit(len(left))
     for key, value in left.items():
         present, other = right.find(key)
         if not present or not _not_unequal(value, other):

@@ -83,6 +83,35 @@ def test_replace_and_join_cannot_explode(device: CelDevice) -> None:
     assert _fails(grow + "c.replace('', c).size() > 0)))", device).kind == "cost"
 
 
+@pytest.mark.parametrize(
+    ("step", "use"),
+    [
+        ("a{0} + a{0}", "a40.size() > 0"),
+        ("[a{0}, a{0}]", "a40 == a40 + []"),
+        ("[a{0}, a{0}]", "a40 in [a40 + []]"),
+        ("[a{0}, a{0}]", "a40.flatten(100) == []"),
+        ("[a{0}, a{0}]", "dyn(a40).isSorted()"),
+        ("[a{0}, a{0}]", "'%s'.format([a40]) == ''"),
+        ("[a{0}, a{0}].flatten()", "a40.size() > 0"),
+        ("{{'k': [a{0}, a{0}]}}", "a40 == {'k': a40.k}"),
+    ],
+)
+def test_work_upstreams_cost_does_not_see_is_bounded(device: CelDevice, step: str, use: str) -> None:
+    """Values that hold themselves twice, forty times over, are cheap to build; using them ends like the cost limit."""
+    expression = use
+    for level in range(40, 0, -1):
+        expression = f"cel.bind(a{level}, dyn({step.format(level - 1)}), {expression})"
+    assert _fails(f"cel.bind(a0, dyn([1]), {expression})", device).kind == "cost"
+
+
+def test_format_cannot_explode(device: CelDevice) -> None:
+    """Formatting a string into itself doubles it for the price of the template."""
+    expression = "s40.size() > 0"
+    for level in range(40, 0, -1):
+        expression = f"cel.bind(s{level}, '%s%s'.format([s{level - 1}, s{level - 1}]), {expression})"
+    assert _fails(f"cel.bind(s0, 'x', {expression})", device).kind == "cost"
+
+
 def test_deadline_is_asked_every_hundred_steps(device: CelDevice) -> None:
     """The caller's check ends a loop with upstream's text."""
     asked: list[int] = []
