@@ -34,7 +34,7 @@ def test_every_gate_may_be_set_to_its_default(gate: str) -> None:
             "DRAAdminAccess=false",
             "cannot set feature gate DRAAdminAccess to false, feature is locked to true",
         ),
-        ("GenericWorkload=true", '"GenericWorkload"=true is not built yet in dra-scheduler'),
+        ("CompositePodGroup=true", '"CompositePodGroup"=true is not built yet in dra-scheduler'),
     ],
 )
 def test_a_gate_that_cannot_be_set_is_refused(text: str, problem: str) -> None:
