@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scheduler.api.changes import Change
-from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, NAMESPACE, NODE, POD, RESOURCE_CLAIM, Kind
-from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
 from scheduler.app.profiles import build_profiles, queue_hooks
@@ -222,7 +220,6 @@ class Service:
         if not deciding.done():
             self.loop.stop()
         await deciding
-        await self.evictor.finish()
         self._raise_failed()
 
     def _raise_failed(self) -> None:

@@ -8,13 +8,13 @@ attempt raises costs that Pod its attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
-from scheduler.api.kinds import POD
+from scheduler.api.kinds import POD, Kind
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
 from scheduler.edge.commit import CommitOutcome, Committer, unreserved
@@ -28,6 +28,7 @@ from scheduler.framework.status import Code, Status
 from scheduler.queue.pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.state.cluster import ClusterState
+from scheduler.state.copies import unapplied
 from scheduler.state.devices import Promise
 
 STEP_BUDGET = 2000
@@ -117,6 +118,20 @@ class SchedulingLoop:
                 self.reports.broken(f"applying a change of {change.kind.name}", error)
         if batch:
             self._wake.set()
+
+    def catch_up(self, kind: Kind, copy: Mapping[str, Any]) -> int:
+        """Apply what the state lacks of a reflector's copy (an event whose handling broke); how much that was."""
+        changes = unapplied(self.state, kind, copy)
+        if kind.name == POD.name:
+            told = {change.new.uid for change in changes if change.new is not None}
+            changes += [Change(kind, None, pod, 0, True) for pod in copy.values() if self._lost(pod, told)]
+        self.deliver(changes, 0)
+        return len(changes)
+
+    def _lost(self, pod: Pod, told: Container[str]) -> bool:
+        """True for a Pod of ours that waits and is nowhere: not queued, not in flight, not counted on a node."""
+        waits = self._waits(pod) and pod.metadata.deletionTimestamp is None and pod.uid not in told
+        return waits and self.queue.get(pod.uid) is None and pod.uid not in self.state.placements
 
     def move(self, events: Iterable[ClusterEvent]) -> None:
         """Cluster events that did not come from the watch: our own writes, forgotten Pods."""

@@ -7,8 +7,10 @@ through the same path as watch events, and counted: a number above zero is a fau
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+from scheduler.api.kinds import Kind
 from scheduler.edge.client import Sleep
 from scheduler.edge.reflector import Reflector
 from scheduler.errors import SchedulerError
@@ -20,6 +22,7 @@ class Reconciler:
     """Compares one kind after the other, then asks the state to recompute itself.
 
     ``check`` raises when a derived number is wrong: counted as kind "derived", and only told.
+    ``catch_up`` brings the state to a reflector's copy where it differs, and answers with the number of repairs.
     ``repaired(kind, count)`` and ``on_trouble(text)`` are told. One pass costs one LIST per kind, every ``interval_s``.
     """
 
@@ -30,11 +33,13 @@ class Reconciler:
         repaired: Callable[[str, int], None],
         on_trouble: Callable[[str], None],
         *,
+        catch_up: Callable[[Kind, Mapping[str, Any]], int] = lambda kind, copy: 0,
         interval_s: float = INTERVAL_S,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._reflectors, self._check, self._repaired = reflectors, check, repaired
         self._on_trouble, self._interval_s, self._sleep = on_trouble, interval_s, sleep
+        self._catch_up = catch_up
 
     async def run(self) -> None:
         """For ever; nothing the server or the state does ends it."""
@@ -50,6 +55,7 @@ class Reconciler:
                 continue
             try:
                 count = await reflector.reconcile()
+                count += self._catch_up(reflector.kind, reflector.store)
             except Exception as error:  # an audit that breaks must not end the scheduler it looks after
                 self._on_trouble(f"reconcile of {reflector.kind.resource}: {_named(error)}")
                 continue
