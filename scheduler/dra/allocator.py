@@ -19,9 +19,11 @@ from scheduler.dra.reporter import SILENT, Reporter
 from scheduler.dra.requests import Alternative, Plan, first_problem
 from scheduler.dra.results import NewId, assemble, node_selector
 from scheduler.dra.search import Search, Status, all_list
-from scheduler.dra.suitability import Suitability, known
+from scheduler.dra.suitability import Meter, Suitability, SuspendedError, known
 from scheduler.dra.taking import FatalError, Holders, Pick, Taking
 
+# CEL cost units that count as one step: both take about 10 microseconds.
+_COST_PER_STEP = 20
 INVALID_POOLS = "invalid resource pools were encountered"
 
 
@@ -73,6 +75,7 @@ class Allocation:
     __slots__ = (
         "_features",
         "_holders",
+        "_meter",
         "_outcome",
         "_plan",
         "_reporter",
@@ -99,6 +102,7 @@ class Allocation:
         self._holders = holders
         self._search: Search | None = None
         self._outcome: Outcome | None = None
+        self._meter = Meter(0)
         self.steps = 0
 
     @property
@@ -111,15 +115,20 @@ class Allocation:
         return self._view is other._view and self._usage is other._usage
 
     def run(self, max_steps: int = 1_000_000_000) -> Outcome | None:
-        """Go on for about ``max_steps`` steps."""
+        """Go on for about ``max_steps`` steps; evaluating selectors counts as steps by its cost."""
+        meter = self._meter
+        meter.left = max_steps * _COST_PER_STEP
         if self._outcome is None and self._search is None:
             try:
                 self._start()
             except FatalError as error:
                 self._outcome = Fatal(str(error))
+            except SuspendedError:
+                # What has been asked is remembered: starting again goes on from there.
+                self.steps = meter.spent // _COST_PER_STEP
         if self._outcome is None and self._search is not None:
             status = self._search.run(max_steps)
-            self.steps = self._search.steps
+            self.steps = self._search.steps + meter.spent // _COST_PER_STEP
             if status is not Status.RUNNING:
                 self._finish(self._search, status)
         return self._outcome
@@ -151,7 +160,7 @@ class Allocation:
             raise FatalError(plan.problem)
         if plan.simple is not None and not self._reporter.wants_devices and self._simple(plan.simple):
             return
-        taking = Taking(plan, view, self._usage, self._features, self._reporter, self._holders)
+        taking = Taking(plan, view, self._usage, self._features, self._reporter, self._holders, self._meter)
         counts = [alternative.count for alternative in plan.alternatives]
         lists: list[tuple[int, ...]] = [()] * len(counts)
         if plan.takes_all:
@@ -175,7 +184,7 @@ class Allocation:
         """One request, a number of devices, no constraint: no search. False when the node needs one after all."""
         view, usage = self._view, self._usage
         answers = known(view, alternative)
-        suitability = Suitability(view, self._features)
+        suitability = Suitability(view, self._features, self._meter)
         bits = view.all_devices if alternative.admin else view.all_devices & ~usage.used
         picks: list[Pick] = []
         while bits and len(picks) < alternative.count:

@@ -13,7 +13,7 @@ from scheduler.api.resource import RESULTS_MAX
 from scheduler.dra.pools import Known
 from scheduler.dra.pruning import Pruning
 from scheduler.dra.requests import Alternative
-from scheduler.dra.suitability import known
+from scheduler.dra.suitability import SuspendedError, known
 from scheduler.dra.symmetry import ExactStates, Symmetry
 from scheduler.dra.taking import FatalError, Taking
 
@@ -117,6 +117,8 @@ class Search:
         self._long_after = _LONG
         self._symmetry: Symmetry | None = None
         self._states: Symmetry | ExactStates | None = None
+        # A level whose look for the next device was interrupted.
+        self._halted: _Frame | None = None
         self._checks: list[int] = []
         self._strict: set[int] = set()
         self._fails_alone = False
@@ -132,6 +134,10 @@ class Search:
                     self._turn_thorough()
                 if self._checks:
                     self._check_claim(self._checks.pop())
+                elif self._halted is not None:
+                    frame, self._halted = self._halted, None
+                    assert frame.alternative is not None
+                    self._next_device(frame, frame.alternative)
                 elif self._signal is None:
                     self._enter()
                 else:
@@ -139,6 +145,9 @@ class Search:
         except FatalError as error:
             self.error = str(error)
             self._status = Status.FATAL
+        except SuspendedError:
+            # Raised while a level looks for its next device (or before any): it looks again when the search goes on.
+            return self._status
         return self._status
 
     def _enter(self) -> None:
@@ -170,16 +179,18 @@ class Search:
             self._at = (claim, request + 1, None, 0, 0)
             return
         if count - number > RESULTS_MAX - len(self.taking.picks[claim]):
+            self.taking.refuse_limit(alternative)
             self._signal = _Signal.TOO_MANY
             return
         self._enter_device(claim, request, alternative, number, cursor)
 
     def _turn_thorough(self) -> None:
         """The search has become long: remember what failed, and what is like it if that can hide no error."""
+        symmetry = None if self._pruning is None else self._pruning.symmetry()
         self._long_after = _NEVER
         if self._pruning is None:
             return
-        self._symmetry = self._pruning.symmetry()
+        self._symmetry = symmetry
         self._states = self._symmetry or ExactStates(self.taking)
         claims = self.taking.plan.claims
         if self._symmetry is not None and not self._alone and len(claims) > 1:
@@ -284,7 +295,9 @@ class Search:
             self.steps += 1
             position = low.bit_length() - 1
             if not answers.asked & low:
+                self._halted = frame
                 taking.suitability.ask(alternative, answers, position)
+                self._halted = None
             if answers.error & low:
                 claim = taking.plan.claims[alternative.claim]
                 raise FatalError(taking.suitability.error_text(alternative, claim, position))

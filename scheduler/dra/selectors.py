@@ -39,13 +39,14 @@ def compile_text(error: CompileError, expression: str) -> str:
 
 
 class CompiledSelector:
-    """One expression with its memo. ``compile_error`` "" when it compiled."""
+    """One expression with its memo. ``compile_error`` "" when it compiled; ``cost`` grows with each evaluation."""
 
-    __slots__ = ("_answers", "_selector", "compile_error", "expression")
+    __slots__ = ("_answers", "_selector", "compile_error", "cost", "expression")
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
         self.compile_error = ""
+        self.cost = 0
         self._selector: Selector | None = None
         self._answers: dict[Hashable, bool | str] = {}
         try:
@@ -71,8 +72,11 @@ class CompiledSelector:
     def _evaluate(self, info: DeviceInfo) -> bool | str:
         assert self._selector is not None
         try:
-            return self._selector.evaluate(info.cel)
+            match, cost = self._selector.evaluate_with_cost(info.cel)
+            self.cost += cost
+            return match
         except EvaluationError as error:
+            self.cost += error.cost
             return error.message + error.hint
 
     def verify(self, info: DeviceInfo) -> None:
@@ -109,7 +113,7 @@ class Program:
     Compiled when the first device is asked about, as upstream does: a bad expression that meets no device is no error.
     """
 
-    __slots__ = ("_compile", "_compiled", "class_count", "class_name", "expressions")
+    __slots__ = ("_compile", "_compiled", "class_count", "class_name", "cost", "expressions")
 
     def __init__(
         self, class_name: str, of_class: tuple[str, ...], of_request: tuple[str, ...], cache: SelectorCache
@@ -119,6 +123,8 @@ class Program:
         self.expressions = of_class + of_request
         self._compile: Callable[[str], CompiledSelector] = cache.compile
         self._compiled: list[CompiledSelector] = []
+        # CEL cost units spent for this program.
+        self.cost = 0
 
     def answer(self, info: DeviceInfo) -> bool | SelectorFailure:
         """Whether all selectors accept the device; the first false or failing one decides. Remembered per device."""
@@ -136,7 +142,9 @@ class Program:
             selector = self._compiled[place]
             if selector.compile_error:
                 return SelectorFailure(place, True, selector.compile_error)
+            before = selector.cost
             answer = selector.answer(info)
+            self.cost += selector.cost - before
             if answer is True:
                 continue
             return False if answer is False else SelectorFailure(place, False, answer)

@@ -30,21 +30,45 @@ def known(view: NodeView, alternative: Alternative) -> Known:
     return answers
 
 
+class SuspendedError(Exception):
+    """The budget for selectors is used up: what has been asked is remembered, go on with the same question later."""
+
+
+class Meter:
+    """CEL cost units left before a search must yield, and those spent so far."""
+
+    __slots__ = ("left", "spent")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.spent = 0
+
+
 class Suitability:
-    """Static answers for one node view under given features."""
+    """Static answers for one node view under given features. With a ``meter``, asking may raise SuspendedError."""
 
-    __slots__ = ("_experimental", "_features", "_view")
+    __slots__ = ("_experimental", "_features", "_meter", "_view")
 
-    def __init__(self, view: NodeView, features: Features) -> None:
+    def __init__(self, view: NodeView, features: Features, meter: Meter | None = None) -> None:
         self._view = view
         self._features = features
+        self._meter = meter
         self._experimental = features.channel == EXPERIMENTAL
 
     def ask(self, alternative: Alternative, answers: Known, position: int) -> None:
         """Find out about one device and note it in ``answers``."""
         bit = 1 << position
         info = self._view.devices[position]
-        selected = self.selected(alternative, info, position)
+        meter, program = self._meter, alternative.program
+        if meter is None or program is None:
+            selected = self.selected(alternative, info, position)
+        else:
+            if meter.left <= 0:
+                raise SuspendedError
+            before = program.cost
+            selected = self.selected(alternative, info, position)
+            meter.left -= program.cost - before
+            meter.spent += program.cost - before
         if selected is True:
             capacity = self.capacity(alternative, info)
             if capacity.fatal:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from scheduler.api.resource import RESULTS_MAX
 from scheduler.cel import AttributeValue
 from scheduler.dra.amounts import amount_text
 from scheduler.dra.constraints import Constraint, broken_reason, join_scalar, join_set
@@ -20,7 +21,7 @@ from scheduler.dra.pools import NodeView, PoolView
 from scheduler.dra.rejections import Reason, Rejection
 from scheduler.dra.reporter import Reporter
 from scheduler.dra.requests import Alternative, Plan
-from scheduler.dra.suitability import Suitability
+from scheduler.dra.suitability import Meter, Suitability
 from scheduler.dra.trail import Trail
 
 Holders = Callable[[DeviceKey], tuple[str, ...]]
@@ -54,6 +55,7 @@ class Taking:
         features: Features,
         reporter: Reporter,
         holders: Holders,
+        meter: Meter | None = None,
     ) -> None:
         self.plan = plan
         self.view = view
@@ -66,7 +68,7 @@ class Taking:
         self.groups: dict[tuple[PoolKey, str], GroupState] = {}
         self.shares: dict[int, int] = {}
         self.consumed: dict[tuple[int, str], int] = {}
-        self.suitability = Suitability(view, features)
+        self.suitability = Suitability(view, features, meter)
         self.features = features
         self._experimental = features.channel == EXPERIMENTAL
         self._join = join_set if features.list_attributes else join_scalar
@@ -265,6 +267,13 @@ class Taking:
         if self._reporter.wants_devices:
             holders = ", ".join(self._holders(self.view.devices[position].key)) or "this Pod"
             self._refuse(Reason.IN_USE, alternative, position, {"claim": holders})
+
+    def refuse_limit(self, alternative: Alternative) -> None:
+        """Report that the claim would get more devices than a claim may have."""
+        if self._reporter.wants_devices:
+            claim = self.plan.claims[alternative.claim]
+            detail = {"devices": f"more than {RESULTS_MAX}"}
+            self._reporter.rejected(Rejection(Reason.LIMIT, claim.key, alternative.name, None, detail))
 
     def refuse_unsuitable(self, alternative: Alternative, position: int) -> None:
         """Report why a device does not suit."""

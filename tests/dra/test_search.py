@@ -203,3 +203,25 @@ def test_a_search_goes_on_where_it_was() -> None:
             pass
         ends.append([[pick.position for pick in picks] for picks in taking.picks])
     assert ends[0] == ends[1] == ends[2]
+
+
+def test_b24_costly_selectors_count_as_steps() -> None:
+    """B24: a search yields between devices when selectors are expensive, and ends with the same answer."""
+    devices = [{"name": f"d{i}", "attributes": {"n": {"int": i}}} for i in range(30)]
+    expression = f'lists.range(500).all(x, x + device.attributes["{hard_cases.DRIVER}"].n >= 0)'
+    for requests in ([hard_cases.exactly("r", 20, expression)], [{"name": "r", "exactly": _all(expression)}]):
+        case = hard_cases.case("costly", devices, [hard_cases.claim("a", requests)])
+        plan, view, usage, features = setting(case)
+        allocation = Allocation(plan, view, usage, features)
+        turns = 1
+        while allocation.run(100) is None:
+            turns += 1
+        assert isinstance(allocation.outcome, Allocated)
+        assert turns > 10
+        assert allocation.steps > 1000
+        again = Allocation(plan, view, usage, features)
+        assert isinstance(again.run(100), Allocated)
+
+
+def _all(expression: str) -> Json:
+    return hard_cases.asked(0, expression) | {"allocationMode": "All"}
