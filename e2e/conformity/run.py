@@ -23,6 +23,7 @@ from e2e.conformity.compare import allocate_facts, cel_facts, difference, no_ans
 from e2e.conformity.coverage import CelCoverage, Coverage
 from e2e.conformity.rules import RULES, explain
 from e2e.conformity.shrink import shrink
+from e2e.conformity.shrink_cel import shrink_cel
 from e2e.conformity.upstream import Oracle, find_oracle
 from scheduler.cli import conformity
 
@@ -137,24 +138,40 @@ def unexplained(kind: str, case: Json, ours: Json, theirs: Json) -> bool:
     return bool(difference(facts(ours), facts(theirs))) and explain(kind, case, ours, theirs) is None
 
 
-def minimise(kind: str, found: Found, oracle: Oracle, validator: Oracle) -> Found:
+def minimise(found: Found, oracle: Oracle, validator: Oracle) -> Found:
     """The same difference in a smaller case that the API server would still accept as far as the first one."""
     keys = set(found.differs)
-    facts = FACTS[kind]
     (first,) = validator.answers([json.dumps(found.case).encode()])
     invalid_max = len(first.get("invalid") or ())
 
     def fails(batch: Sequence[Json]) -> list[bool]:
-        lines = [json.dumps(case).encode() for case in batch]
-        theirs, validations = oracle.answers(lines), validator.answers(lines)
+        validations = validator.answers([json.dumps(case).encode() for case in batch])
         return [
-            unexplained(kind, case, our, their)
-            and keys == set(difference(facts(our), facts(their)))
-            and len(validation.get("invalid") or ()) <= invalid_max
-            for case, our, their, validation in zip(batch, answer(kind, batch), theirs, validations, strict=True)
+            failing and len(validation.get("invalid") or ()) <= invalid_max
+            for failing, validation in zip(_differ("allocate", batch, oracle, keys), validations, strict=True)
         ]
 
-    case = shrink(found.case, fails)
+    return _again("allocate", shrink(found.case, fails), oracle)
+
+
+def minimise_cel(found: Found, oracle: Oracle) -> Found:
+    """The same difference in a shorter expression."""
+    keys = set(found.differs)
+    return _again("cel", shrink_cel(found.case, lambda batch: _differ("cel", batch, oracle, keys)), oracle)
+
+
+def _differ(kind: str, batch: Sequence[Json], oracle: Oracle, keys: set[str]) -> list[bool]:
+    """Whether each case differs in exactly these facts, unexplained."""
+    facts = FACTS[kind]
+    theirs = oracle.answers([json.dumps(case).encode() for case in batch])
+    return [
+        unexplained(kind, case, our, their) and keys == set(difference(facts(our), facts(their)))
+        for case, our, their in zip(batch, answer(kind, batch), theirs, strict=True)
+    ]
+
+
+def _again(kind: str, case: Json, oracle: Oracle) -> Found:
+    facts = FACTS[kind]
     (theirs,) = oracle.answers([json.dumps(case).encode()])
     (ours,) = answer(kind, [case])
     return Found(case, ours, theirs, difference(facts(ours), facts(theirs)))
@@ -198,15 +215,18 @@ def run_allocate(count: int, seed: int, binary: Path, shrunk: bool = True) -> Re
         report.coverage = coverage
         if shrunk and report.found:
             with Oracle(binary, "validate") as validator:
-                report.found = [minimise("allocate", found, oracle, validator) for found in report.found]
+                report.found = [minimise(found, oracle, validator) for found in report.found]
     return report
 
 
-def run_cel(count: int, seed: int, binary: Path) -> tuple[Report, CelCoverage]:
+def run_cel(count: int, seed: int, binary: Path, shrunk: bool = True) -> tuple[Report, CelCoverage]:
     """Compare ``count`` random (expression, device) pairs."""
     coverage = CelCoverage(cel_functions())
     with Oracle(binary, "cel") as oracle:
-        return compare("cel", seed, cel_cases(seed, count), oracle, coverage.add), coverage
+        report = compare("cel", seed, cel_cases(seed, count), oracle, coverage.add)
+        if shrunk:
+            report.found = [minimise_cel(found, oracle) for found in report.found]
+    return report, coverage
 
 
 def show_cel_coverage(coverage: CelCoverage) -> None:
@@ -234,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         show_coverage(report.coverage)
         clean &= finish(report, options.save)
     if options.cel:
-        report, cel_coverage = run_cel(options.cel, seed, binary)
+        report, cel_coverage = run_cel(options.cel, seed, binary, not options.no_shrink)
         show_cel_coverage(cel_coverage)
         clean &= finish(report, options.save)
     return 0 if clean else 1
