@@ -236,6 +236,11 @@ class Allocation:
         for ignored in self._view.ignored:
             detail = {"slice": ignored.slice, "pool": str(ignored.pool), "because": ignored.cause}
             self._reporter.rejected(Rejection(Reason.NOT_SUPPORTED, request=f"slice {ignored.slice}", detail=detail))
+        if not self._view.pools:
+            detail = {"because": "no driver has published devices for this node"}
+            self._reporter.rejected(
+                Rejection(Reason.NOT_ON_NODE, request=f"node {self._view.node_name}", detail=detail)
+            )
         for pool in self._view.pools:
             if not pool.complete:
                 detail = {"seen": f"{pool.seen} of {pool.expected} slices", "generation": str(pool.generation)}

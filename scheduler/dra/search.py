@@ -300,6 +300,7 @@ class Search:
                 self._halted = None
             if answers.error & low:
                 claim = taking.plan.claims[alternative.claim]
+                taking.refuse_unsuitable(alternative, position)
                 raise FatalError(taking.suitability.error_text(alternative, claim, position))
             if not answers.yes & low:
                 taking.refuse_unsuitable(alternative, position)

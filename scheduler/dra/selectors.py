@@ -79,6 +79,16 @@ class CompiledSelector:
             self.cost += error.cost
             return error.message + error.hint
 
+    def guard(self, info: DeviceInfo) -> str:
+        """What to write before the expression so that it does not fail on the device; "" when nothing helps."""
+        if self._selector is None:
+            return ""
+        try:
+            self._selector.evaluate(info.cel)
+        except EvaluationError as error:
+            return error.guard
+        return ""
+
     def verify(self, info: DeviceInfo) -> None:
         """Compare the memo with a fresh evaluation. Raises InternalError on a difference."""
         if self._selector is None:
@@ -160,6 +170,10 @@ class Program:
                 owner = f"class {self.class_name}" if of_class else "request"
                 return f"{owner} selector #{number}: {expression}"
         return ""
+
+    def guard(self, failure: SelectorFailure, info: DeviceInfo) -> str:
+        """The guard for the selector that failed, for explanations."""
+        return self._compile(self.expressions[failure.place]).guard(info)
 
     def failure_text(self, failure: SelectorFailure, claim_key: str, info: DeviceInfo) -> str:
         """Upstream's words for an error, naming class or claim, selector and device."""

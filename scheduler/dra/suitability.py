@@ -154,7 +154,10 @@ class Suitability:
         selected = self.selected(alternative, info, position)
         error = self.error_text(alternative, claim, position)
         if error:
-            return Reason.SELECTOR_ERROR, {"error": error}
+            guard = ""
+            if isinstance(selected, SelectorFailure) and alternative.program is not None:
+                guard = alternative.program.guard(selected, info)
+            return Reason.SELECTOR_ERROR, {"error": error} | ({"guard": guard} if guard else {})
         if selected is False:
             assert alternative.program is not None
             refusing = alternative.program.refusing(info)

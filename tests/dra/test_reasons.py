@@ -134,3 +134,25 @@ def test_a_device_elsewhere_is_not_on_this_node() -> None:
     spec["perDeviceNodeSelection"] = True
     found = reasons(given)
     assert found["there"].reason is Reason.NOT_ON_NODE
+
+
+def test_b22_an_error_comes_with_the_guard_to_add() -> None:
+    """B22: the reason of a failing selector holds upstream's words and what would have avoided it."""
+    selector = f'device.attributes["{DRIVER}"].mode == "x"'
+    found = reasons(case("c", [{"name": "d"}], [claim("a", [exactly("r", 1, selector)])]))
+    assert found["d"].reason is Reason.SELECTOR_ERROR
+    assert "no such key: mode" in found["d"].detail["error"]
+    assert "mode" in found["d"].detail["guard"]
+
+
+def test_b43_a_node_without_slices_says_so() -> None:
+    """B43: until a driver publishes something the reason is that there is nothing on the node."""
+    found = reasons(case("c", [], [claim("a", [exactly("r")])]) | {"slices": []})
+    assert found["node node-1"].reason is Reason.NOT_ON_NODE
+
+
+def test_a_limit_is_a_reason() -> None:
+    """An alternative of more than 32 devices gives way, and says why."""
+    subs = [asked(33) | {"name": "many"}, asked(1) | {"name": "one"}]
+    found = reasons(case("c", [{"name": "d"}], [claim("a", [{"name": "r", "firstAvailable": subs}])]))
+    assert found["r/many"].reason is Reason.LIMIT
