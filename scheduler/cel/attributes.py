@@ -11,19 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from scheduler.cel.errors import CelError, no_such_overload
+from scheduler.cel.floats import format_float
 from scheduler.cel.nodes import Node
-from scheduler.cel.values import (
-    INT_MAX,
-    NONE,
-    DomainMap,
-    MapValue,
-    OptionalValue,
-    QuantitySum,
-    Uint,
-    format_float,
-    some,
-    type_name,
-)
+from scheduler.cel.values import INT_MAX, NONE, DomainMap, MapValue, OptionalValue, QuantitySum, Uint, some, type_name
 
 if TYPE_CHECKING:
     from scheduler.cel.frame import Frame

@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from scheduler.cel.errors import CelError
+from scheduler.cel.floats import format_float
 from scheduler.cel.timing import (
     MAX_UNIX_S,
     MIN_UNIX_S,
@@ -16,16 +17,7 @@ from scheduler.cel.timing import (
     parse_duration,
     parse_timestamp,
 )
-from scheduler.cel.values import (
-    INT_MAX,
-    INT_MIN,
-    UINT_MAX,
-    Duration,
-    Timestamp,
-    Uint,
-    format_float,
-    type_name,
-)
+from scheduler.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, Uint, type_name
 
 _INT: Final = re.compile(r"[+-]?[0-9]+")
 _UINT: Final = re.compile(r"[0-9]+")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from scheduler.cel import calls, loops
+from scheduler.cel import aggregates, calls, loops
 from scheduler.cel.attributes import Attribute, Closure, Qualifier
 from scheduler.cel.check import TYPE_NAMES
 from scheduler.cel.cost import LIST_COST, MAP_COST, STRUCT_COST
@@ -216,11 +216,11 @@ class Planner:
         if all(isinstance(part, Constant) for part in planned):
             return Constant(node, [part.value for part in planned if isinstance(part, Constant)])
         closures = [closure_of(part) for part in planned]
-        return calls.list_literal(closures, node.optional, LIST_COST, node)
+        return aggregates.list_literal(closures, node.optional, LIST_COST, node)
 
     def map_literal(self, node: MapExpr) -> Planned:
         entries = [(self.plan(key), self.plan(value), optional) for key, value, optional in node.entries]
-        closure = calls.map_literal(
+        closure = aggregates.map_literal(
             [(closure_of(key), closure_of(value), optional) for key, value, optional in entries], MAP_COST, node
         )
         if all(isinstance(part, Constant) for key, value, _ in entries for part in (key, value)):

@@ -9,8 +9,9 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from scheduler.cel.errors import CelError, no_such_overload
+from scheduler.cel.floats import format_float_plain
 from scheduler.cel.registry import Library
-from scheduler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp, format_float_plain
+from scheduler.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 MIN_UNIX_S: Final = -62135596800
 MAX_UNIX_S: Final = 253402300799

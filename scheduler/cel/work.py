@@ -6,7 +6,6 @@ deadline there; we end the evaluation as if the cost limit were reached.
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
 from scheduler.cel.errors import CostExceededError
@@ -17,15 +16,24 @@ MAX_VISITS: Final = 1_000_000
 MAX_RESULT: Final = 1_000_000
 
 
-class _Visits(threading.local):
-    count = 0
+class _Visits:
+    """A counter outside the frame, since equality is asked by functions that have none.
+
+    Evaluations on several threads at once would share it: they could only be stopped for each other's work, and
+    only when together they do more than any expression may.
+    """
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 _visits: Final = _Visits()
 
 
 def start() -> None:
-    """Begin an evaluation on this thread."""
+    """Begin an evaluation."""
     _visits.count = 0
 
 
