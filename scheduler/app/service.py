@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from scheduler.api.changes import Change
+from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, NAMESPACE, NODE, POD, RESOURCE_CLAIM, Kind
+from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
 from scheduler.app.profiles import build_profiles, queue_hooks
@@ -41,6 +43,8 @@ from scheduler.state.events import ClusterEvent
 
 PODS_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
 DRAIN_TIMEOUT_S = 5.0
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Structs of a Pod's life die by reference count; the collector only has to find the rare cycle."""
 
 
 class _Observer(QueueObserver):
@@ -212,6 +216,7 @@ class Service:
                 wait.cancel()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
 
     async def run(self) -> None:
         """Decide until ``stop``; what is being written then is finished. A background task that dies ends it too."""
@@ -220,6 +225,7 @@ class Service:
         if not deciding.done():
             self.loop.stop()
         await deciding
+        await self.evictor.finish()
         self._raise_failed()
 
     def _raise_failed(self) -> None:
