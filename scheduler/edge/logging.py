@@ -51,7 +51,9 @@ def configure_logging(format: Format = "text", verbosity: int = 0, stream: TextI
 def _renderer(format: Format, colors: bool) -> structlog.typing.Processor:
     if format == "json":
         return structlog.processors.JSONRenderer(serializer=_serialize)
-    return structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False)
+    # Plain: with rich installed the default prints every local variable, thousands of lines for one error.
+    plain = structlog.dev.plain_traceback
+    return structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=0, sort_keys=False, exception_formatter=plain)
 
 
 def _configure_foreign(

@@ -61,3 +61,18 @@ def test_text_and_verbosity() -> None:
     assert "shown" in text
     assert "pod=ns/p" in text
     assert "\x1b" not in text
+
+
+def test_tracebacks_in_text_stay_small() -> None:
+    """An error's line has its traceback, and no values of local variables: they are long and may be secret."""
+    stream = io.StringIO()
+    configure_logging("text", stream=stream)
+    secret = "do not print this"
+    try:
+        raise ValueError(str(len(secret)))
+    except ValueError:
+        get_logger("loop").exception("failed")
+    text = stream.getvalue()
+    assert "ValueError: 17" in text
+    assert secret not in text.replace('secret = "do not print this"', "")
+    assert len(text.splitlines()) < 20
