@@ -184,14 +184,14 @@ class Quantity:
             larger = self if _magnitude(self) >= _magnitude(other) else other
             factor = 1 if larger is self else sign
             return Quantity(factor * larger.mantissa, larger.power, result_format, True)
-        if sign < 0 and other.mantissa == -_INT64_MAX - 1 and other.power <= self.power and not big:
-            # Upstream negates an int64, which leaves the least one as it is; where the sum then fits, it stays.
-            sign = 1 if self.mantissa >= 0 else sign
         low = min(self.power, other.power)
         left = self.mantissa * 10 ** (self.power - low)
         right = other.mantissa * 10 ** (other.power - low)
         total = left + sign * right
-        fits = all(-_INT64_MAX - 1 <= part <= _INT64_MAX for part in (left, right, total))
+        if sign < 0 and other.mantissa == -_INT64_MAX - 1 and not big and _fit_int64(left, right, left + right):
+            # Upstream negates an int64 unchecked, which leaves the least one as it is.
+            total = left + right
+        fits = _fit_int64(left, right, total)
         return Quantity(total, low, result_format, big or not fits)
 
     def _canonical(self) -> str:
@@ -214,6 +214,10 @@ class Quantity:
     def _whole(self) -> int | None:
         mantissa, power = self._normal()
         return None if power < 0 else int(mantissa * 10**power)
+
+
+def _fit_int64(*numbers: int) -> bool:
+    return all(-_INT64_MAX - 1 <= number <= _INT64_MAX for number in numbers)
 
 
 def _magnitude(quantity: Quantity) -> int:
