@@ -28,6 +28,8 @@ class Pruning:
         self._lists = lists
         self._sets = taking.features.list_attributes
         self._masks: dict[str, Mapping[Hashable, int]] = {}
+        # Devices with the attribute in a kind that cannot be compared.
+        self._odd: dict[str, int] = {}
         # Derived attributes are expressions with errors of their own: False until all have been asked without one.
         self._derived_known = not any(alternative.derived for alternative in taking.plan.alternatives)
 
@@ -72,7 +74,7 @@ class Pruning:
                     return False
                 if state is not None and not self._sets:
                     candidates &= masks.get(state[0], 0)
-            elif not self._distinct_bound(masks, state, candidates, needed):
+            elif not self._distinct_bound(masks, state, candidates, needed, self._odd[constraint.attribute]):
                 return False
         return True
 
@@ -85,18 +87,22 @@ class Pruning:
         kind, elements = state
         return any((masks.get((kind, element), 0) & candidates).bit_count() >= needed for element in elements)
 
-    def _distinct_bound(self, masks: Mapping[Hashable, int], state: Any, candidates: int, needed: int) -> bool:
+    def _distinct_bound(
+        self, masks: Mapping[Hashable, int], state: Any, candidates: int, needed: int, odd: int
+    ) -> bool:
         if self._sets or (state is None and needed <= 1):
             return True
         taken = () if state is None else state
         values = sum(1 for value, mask in masks.items() if mask & candidates and value not in taken)
-        return values >= needed
+        # The very first device may have a value that cannot be compared.
+        return values + (state is None and bool(odd & candidates)) >= needed
 
     def _value_masks(self, attribute: str) -> Mapping[Hashable, int]:
         """Which devices have each comparable value of an attribute; with sets, each element."""
         masks = self._masks.get(attribute)
         if masks is None:
             found: dict[Hashable, int] = {}
+            odd = 0
             for position, info in enumerate(self._taking.view.devices):
                 value = info.attribute(attribute)
                 if value is None:
@@ -105,10 +111,13 @@ class Pruning:
                 if not self._sets:
                     if value[0] in SCALARS:
                         found[value] = found.get(value, 0) | bit
+                    else:
+                        odd |= bit
                     continue
                 elements = as_set(value)
                 for element in elements[1] if elements else ():
                     key = (elements[0], element) if elements else None
                     found[key] = found.get(key, 0) | bit
             masks = self._masks[attribute] = found
+            self._odd[attribute] = odd
         return masks
