@@ -156,6 +156,7 @@ class Service:
             withdraw=self.loop.withdraw,
             displace=displace,
             activate=self.loop.activate,
+            ungate=self.loop.ungate,
             clock=clock,
         )
         self.committer.on_preempt = preempt

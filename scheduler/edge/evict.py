@@ -7,7 +7,7 @@ side, the last one afterwards, so that the preemptor is still held back when the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -23,6 +23,8 @@ from scheduler.state.cluster import ClusterState
 PREEMPTION_REASON = "PreemptionByScheduler"
 _TRIES_MAX = 4
 _PAUSE_S = 0.05
+_FAILED_PAUSE_FIRST_S, _FAILED_PAUSE_MAX_S = 0.1, 10.0
+_FINISH_TIMEOUT_S = 5.0
 
 
 class PreemptionReports(Protocol):
@@ -36,9 +38,9 @@ class PreemptionReports(Protocol):
 class Evictor:
     """Runs preemptions side by side with the loop.
 
-    ``withdraw(uid)`` makes a Pod that we are about to bind give its place back and answers True, or False when it is
-    too late or the Pod is none of ours. ``displace(pod)`` ends a Pod's nomination. ``activate(uid)`` lets the
-    preemptor try again at once: after a failure, and when no deletion will wake it.
+    ``withdraw(uid)`` makes a Pod that we are about to bind give its place back and answers True once it has, or False
+    when it is too late or the Pod is none of ours. ``displace(pod)`` ends a Pod's nomination. ``activate(uid)`` lets
+    the preemptor try again at once, ``ungate(uid)`` only if it is held back at its gate.
     """
 
     def __init__(
@@ -47,16 +49,18 @@ class Evictor:
         state: ClusterState,
         reports: PreemptionReports,
         *,
-        withdraw: Callable[[str], bool],
+        withdraw: Callable[[str], Awaitable[bool]],
         displace: Callable[[Pod], None],
         activate: Callable[[str], None],
+        ungate: Callable[[str], None],
         clock: Callable[[], float],
         now: Callable[[], str] = rfc3339_now,
     ) -> None:
         self._client, self._state, self._reports = client, state, reports
-        self._withdraw, self._displace, self._activate = withdraw, displace, activate
+        self._withdraw, self._displace, self._activate, self._ungate = withdraw, displace, activate, ungate
         self._clock, self._now = clock, now
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: dict[str, int] = {}
 
     def start(self, preemption: PreemptPods) -> None:
         """Begin; returns at once. Victims that are being deleted already are left alone."""
@@ -71,9 +75,11 @@ class Evictor:
         task.add_done_callback(self._tasks.discard)
 
     async def finish(self) -> None:
-        """Wait for every preemption under way."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Wait for every preemption under way, 5 seconds at most; what is left then is given up."""
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=_FINISH_TIMEOUT_S)
+            for task in left:
+                task.cancel()
 
     async def _run(self, preemption: PreemptPods, victims: list[Pod]) -> None:
         started = self._clock()
@@ -92,17 +98,31 @@ class Evictor:
         except Exception as error:  # whatever it was: the preemptor must not be held back for ever
             failed = True
             self._trouble(preemptor, error)
+        await self._pause_after(preemptor, failed)
         preemption.progress.ended = True
         self._reports.preemption_ended("error" if failed else "success", self._clock() - started)
-        if failed or in_memory:
+        # Without a victim that still counts on a node nobody's going will wake the preemptor any more.
+        if failed or in_memory or not any(victim.uid in self._state.placements for victim in victims):
             self._activate(preemptor.uid)
+        else:
+            self._ungate(preemptor.uid)
+
+    async def _pause_after(self, preemptor: Pod, failed: bool) -> None:
+        """The preemptor stays held back for a while when evictions keep failing: trying at once would never end."""
+        if not failed:
+            self._failures.pop(preemptor.uid, None)
+            return
+        count = self._failures[preemptor.uid] = self._failures.get(preemptor.uid, 0) + 1
+        await asyncio.sleep(min(_FAILED_PAUSE_FIRST_S * 2 ** min(count - 1, 10), _FAILED_PAUSE_MAX_S))
+        if preemptor.uid not in self._state.pods:
+            del self._failures[preemptor.uid]
 
     def _trouble(self, preemptor: Pod, error: BaseException) -> None:
         self._reports.preemption_trouble(f"preemption for pod {preemptor.key}: {type(error).__name__}: {error}")
 
     async def _preempt(self, preemption: PreemptPods, victim: Pod) -> bool:
         """Make one victim go; True when it had no node yet but in our memory. Raises ClusterError."""
-        in_memory = self._withdraw(victim.uid)
+        in_memory = await self._withdraw(victim.uid)
         if not in_memory:
             try:
                 await self._evict(preemption, victim)
@@ -112,7 +132,7 @@ class Evictor:
         return in_memory
 
     async def _evict(self, preemption: PreemptPods, victim: Pod) -> None:
-        """Condition, then DELETE. Both carry the uid: a Pod that came back under the name is not meant."""
+        """Condition, then DELETE. Both carry the uid: a Pod that came back under the name is not meant (a conflict)."""
         namespace, name = victim.metadata.namespace, victim.metadata.name
         profile = preemption.preemptor.spec.schedulerName
         message = f"{profile}: preempting to accommodate a higher priority pod"
@@ -122,10 +142,7 @@ class Evictor:
             # A wrong uid is a conflict or invalid here; what that means the DELETE finds out.
             with suppress(Conflict, Invalid):
                 await self._repeat("PATCH", POD.path(namespace, name, "status"), body, STRATEGIC_MERGE_PATCH)
-        try:
-            await self._repeat("DELETE", POD.path(namespace, name), delete_options(victim.uid), JSON)
-        except Conflict as error:
-            raise NotFound(404, "NotFound", f"pod {victim.key} was replaced: {error}") from error
+        await self._repeat("DELETE", POD.path(namespace, name), delete_options(victim.uid), JSON)
 
     async def _repeat(self, method: str, path: str, body: bytes, content_type: str) -> None:
         """Both calls may be repeated after a lost answer."""

@@ -97,6 +97,7 @@ class SchedulingLoop:
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(commits_max)
         self._commits: set[asyncio.Task[None]] = set()
+        self._commit_of: dict[str, asyncio.Task[None]] = {}
         self._rotations = {name: Rotation() for name in profiles}
         self._stopping = False
         self._gated: dict[str, tuple[Status, float]] = {}
@@ -314,7 +315,9 @@ class SchedulingLoop:
         promised = self.state.devices.promised(placed.pod)
         task = asyncio.get_running_loop().create_task(self._commit(queued, placed, promised, permitted, started))
         self._commits.add(task)
+        self._commit_of[placed.pod.uid] = task
         task.add_done_callback(self._commits.discard)
+        task.add_done_callback(lambda _: self._commit_of.pop(placed.pod.uid, None))
 
     def _unreserve(self, queued: QueuedPod, placed: Placed, report: FailureReport, started: float) -> None:
         """Undo a refused Reserve in memory (nothing was written yet) and report it.
@@ -377,12 +380,19 @@ class SchedulingLoop:
         self._wake.set()
         return False
 
-    def withdraw(self, uid: str) -> bool:
-        """Make a Pod that is not bound yet give its place back to a more important one; False when it is too late."""
-        waiting = self.waiting_pods.get(uid)
-        if waiting is not None:
-            return waiting.preempt("preempted")
-        return self.committer.withdraw(uid)
+    async def withdraw(self, uid: str) -> bool:
+        """Make a Pod that is not bound yet give its place back to a more important one.
+
+        True once it has; False when it is too late, or when it is none of ours.
+        """
+        waiting, commit = self.waiting_pods.get(uid), self._commit_of.get(uid)
+        if commit is None:
+            return False
+        refused = waiting is not None and (waiting.preempt("preempted") or not waiting.allowed)
+        if not refused and not self.committer.withdraw(uid):
+            return False
+        await asyncio.wait({commit})
+        return uid not in self.state.placements
 
     def displace(self, pod: Pod) -> None:
         """End a Pod's nomination in memory; those who waited for that room hear of it."""
@@ -394,6 +404,12 @@ class SchedulingLoop:
         """Let a Pod try again at once."""
         self.queue.activate([uid], self.clock())
         self._wake.set()
+
+    def ungate(self, uid: str) -> None:
+        """Ask a preemptor's gate again; nothing for a Pod that is not held back by it."""
+        queued = self.queue.get(uid)
+        if queued is not None and queued.gating_plugin == "DefaultPreemption":
+            self.activate(uid)
 
     async def _undo(self, placed: Placed, promised: Sequence[Promise]) -> None:
         try:

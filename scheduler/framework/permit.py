@@ -58,6 +58,11 @@ class WaitingPod:
         self._end(error(reason))
         return True
 
+    @property
+    def allowed(self) -> bool:
+        """True when every plugin has agreed."""
+        return self._verdict is SUCCESS
+
     def verdict(self, now: float) -> Status | None:
         """None while the Pod has to wait; a plugin whose time is up rejects it."""
         if self._verdict is None:

@@ -39,7 +39,8 @@ async def test_claims_are_written_verified_and_reserved() -> None:
             waiting = {f"p{i}" for i in range(5)} - set(await w.bound())
             found = await w.pod(waiting.pop())
             messages = [c.get("message", "") for c in found["status"].get("conditions", [])]
-            return "0/2 nodes are available: 2 cannot allocate all claims." in messages
+            text = "0/2 nodes are available: 2 cannot allocate all claims. preemption: 0/2 nodes are available: "
+            return f"{text}2 Preemption is not helpful for scheduling." in messages
 
         await w.until(told, "the fifth carries upstream's text")
         devices = [
