@@ -20,7 +20,7 @@ from scheduler.dra.taking import Taking
 class Pruning:
     """Shortcuts for one search."""
 
-    __slots__ = ("_counts", "_derived_known", "_lists", "_masks", "_sets", "_taking")
+    __slots__ = ("_counts", "_derived_known", "_lists", "_masks", "_odd", "_sets", "_taking")
 
     def __init__(self, taking: Taking, counts: Sequence[int], lists: Sequence[tuple[int, ...]]) -> None:
         self._taking = taking
