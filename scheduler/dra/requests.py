@@ -6,7 +6,7 @@ the node (mode All) is expanded per node, and an earlier request's error wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.api.quantity import Quantity, QuantityError, parse_quantity
@@ -83,7 +83,10 @@ class PreparedClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What to allocate, for all nodes alike. ``problem`` is set when no node can help."""
+    """What to allocate, for all nodes alike. ``problem`` is set when no node can help.
+
+    ``simple``: the only request when no search is needed. ``solved`` keeps what long searches found, for equal nodes.
+    """
 
     claims: tuple[PreparedClaim, ...]
     constraints: tuple[Constraint, ...]
@@ -91,6 +94,7 @@ class Plan:
     takes_all: bool
     problem: str = ""
     simple: Alternative | None = None
+    solved: dict[Hashable, object] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

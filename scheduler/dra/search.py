@@ -24,6 +24,8 @@ _CHECK_STEPS = 5_000
 _NEVER = 1 << 62
 # Failed states remembered per search; more would only cost memory.
 _FAILED_MAX = 200_000
+# Long searches remembered per plan.
+_SOLVED_MAX = 1_000
 
 
 class Status(Enum):
@@ -123,6 +125,7 @@ class Search:
         self._strict: set[int] = set()
         self._fails_alone = False
         self._failed: dict[Hashable, _Signal] = {}
+        self._problem: Hashable = None
 
     def run(self, max_steps: int) -> Status:
         """Search on."""
@@ -132,6 +135,8 @@ class Search:
                 self.steps += 1
                 if self.steps > self._long_after:
                     self._turn_thorough()
+                if self._status is not Status.RUNNING:
+                    break
                 if self._checks:
                     self._check_claim(self._checks.pop())
                 elif self._halted is not None:
@@ -148,6 +153,8 @@ class Search:
         except SuspendedError:
             # Raised while a level looks for its next device (or before any): it looks again when the search goes on.
             return self._status
+        if self._status in (Status.FOUND, Status.EXHAUSTED):
+            self._remember_solution()
         return self._status
 
     def _enter(self) -> None:
@@ -192,10 +199,28 @@ class Search:
             return
         self._symmetry = symmetry
         self._states = self._symmetry or ExactStates(self.taking)
+        if self._symmetry is not None and not self._alone and self._solved_before(self._symmetry):
+            return
         claims = self.taking.plan.claims
         if self._symmetry is not None and not self._alone and len(claims) > 1:
             self._strict = {a.claim for a in self.taking.plan.alternatives if a.take_all and a.constraints}
             self._checks = sorted(range(len(claims)), key=lambda claim: claim in self._strict)
+
+    def _solved_before(self, symmetry: Symmetry) -> bool:
+        """Whether an equal node has been searched for this plan: then its answer is ours."""
+        self._problem = symmetry.problem()
+        known = self.taking.plan.solved.get(self._problem)
+        if known is None:
+            return False
+        assert isinstance(known, tuple)
+        self._status, picks = known
+        self.taking.picks[:] = picks
+        return True
+
+    def _remember_solution(self) -> None:
+        solved = self.taking.plan.solved
+        if self._problem is not None and len(solved) < _SOLVED_MAX:
+            solved[self._problem] = self._status, tuple(self.taking.picks)
 
     def _check_claim(self, claim: int) -> None:
         """Try one claim as if it were the only one: when not even that works, nothing does.

@@ -22,10 +22,11 @@ _UNIQUE = ("unique",)
 class Symmetry:
     """Colours of devices for one search. Only usable once every alternative has been asked about every device."""
 
-    __slots__ = ("_colors", "_grouped", "_groups", "_names", "_relevant", "_single", "_sorted_places", "_taking")
+    __slots__ = ("_colors", "_grouped", "_groups", "_keys", "_lists", "_names", "_relevant", "_single", "_taking")
 
     def __init__(self, taking: Taking, lists: Sequence[tuple[int, ...]]) -> None:
         self._taking = taking
+        self._lists = tuple(lists)
         names = {constraint.attribute for constraint in taking.plan.constraints}
         # Values are only renamed where they are plain: neither lists nor computed by a request.
         plain = not taking.features.list_attributes and not any(a.derived for a in taking.plan.alternatives)
@@ -36,6 +37,8 @@ class Symmetry:
         self._grouped = shared[0] if plain and len(shared) == 1 else None
         ordered = _ordered_devices(taking, lists)
         ids: dict[Hashable, int] = {}
+        pools: dict[Hashable, int] = {}
+        self._keys: list[Hashable] = []
         self._colors: list[int] = []
         self._groups: list[Hashable] = []
         self._relevant = 0
@@ -44,7 +47,9 @@ class Symmetry:
             if any(suits):
                 self._relevant |= 1 << position
             own = position if ordered >> position & 1 else None
-            color = (suits, own, static_color(taking, position), self._attributes(position, self._grouped))
+            pool = pools.setdefault(taking.view.pool_of[position].key, len(pools))
+            color = (suits, own, pool, static_color(taking, position), self._attributes(position, self._grouped))
+            self._keys.append(color)
             self._colors.append(ids.setdefault(color, len(ids)))
             value = info.attribute(self._grouped) if self._grouped is not None else None
             self._groups.append(self._value(self._grouped, value, info.multi) if self._grouped is not None else None)
@@ -77,6 +82,33 @@ class Symmetry:
     def twin(self, position: int) -> Hashable:
         """Equal for devices that are alike."""
         return self._colors[position], self._groups[position]
+
+    def problem(self) -> Hashable:
+        """Equal for nodes on which the search goes the same way, position by position.
+
+        Names of pools, devices and values do not matter, as long as equal ones are in the same places.
+        """
+        taking = self._taking
+        usage = taking.usage
+        values: dict[Hashable, int] = {None: 0, _UNIQUE: 1}
+        pools = [
+            (
+                pool.counters,
+                pool.totals,
+                usage.available.get(pool.key),
+                frozenset(usage.groups.get(pool.key, {}).items()),
+            )
+            for pool in taking.view.pools
+            if pool.usable
+        ]
+        return (
+            tuple(self._keys),
+            tuple(values.setdefault(group, len(values)) for group in self._groups),
+            usage.used,
+            usage.shared,
+            tuple(pools),
+            self._lists,
+        )
 
     def state(self, claim: int, request: int) -> Hashable:
         """Equal for search states that are alike at the start of a request: the same rest fails or succeeds."""
@@ -206,9 +238,8 @@ def static_color(taking: Taking, position: int) -> Hashable:
     bit = 1 << position
     committed: Mapping[str, int] | None = usage.consumed.get(position)
     return (
-        id(view.pool_of[position]),
         tuple(
-            (name, capacity.nano, capacity.policy and tuple(map(str, capacity.policy)))
+            (name, str(capacity.value), capacity.nano, capacity.policy and tuple(map(str, capacity.policy)))
             for name, capacity in sorted(info.capacities.items())
         ),
         view.charges[position],
