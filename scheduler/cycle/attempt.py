@@ -158,23 +158,40 @@ class Attempt:
         return order[np.isin(order, wanted)]
 
     def _filter(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, tuple[Filtered, bool]]:
-        """Filter ``rows``: the nominated node alone first; then all, or a rotating sample of them (spec 1.4, 1.5)."""
+        """Filter ``rows``, the nominated node before all others (spec 1.5)."""
         # Our own nomination may not have come back by the watch yet.
         node = self.state.nominator.node_of(self.pod.uid) or self.pod.status.nominatedNodeName
         nominated = self.state.nodes.row_of(node)
-        if nominated is not None and nominated in rows:
-            filtered = yield from self._filter_rows(cycle, np.asarray([nominated], dtype=np.int64))
+        outside: list[tuple[Status, Rows]] = []
+        if nominated is not None:
+            filtered = yield from self._filter_nominated(cycle, nominated)
             if len(filtered.feasible):
                 return filtered, True
+            if nominated not in rows:
+                # Tried although a PreFilter leaves it out: it is told with a reason of its own.
+                outside = filtered.rejected
+        filtered = yield from self._filter_others(cycle, rows)
+        filtered.rejected.extend(outside)
+        return filtered, False
+
+    def _filter_nominated(self, cycle: Cycle, row: int) -> Generator[Running, str | None, Filtered]:
+        """That node alone. An error there ends nothing: the full search follows."""
+        try:
+            return (yield from self._filter_rows(cycle, np.asarray([row], dtype=np.int64)))
+        except PluginError:
+            return Filtered(np.zeros(0, dtype=np.int64))
+
+    def _filter_others(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, Filtered]:
+        """All ``rows``, or a rotating sample of them (spec 1.4)."""
         wanted = nodes_to_find(len(rows), self.profile.percentage_of_nodes_to_score)
         if wanted >= len(rows):
-            return (yield from self._filter_rows(cycle, rows)), False
+            return (yield from self._filter_rows(cycle, rows))
         start = self.rotation.start % len(rows)
         rotated = np.concatenate((rows[start:], rows[:start]))
         filtered = yield from self._filter_rows(cycle, rotated)
         sampled, processed = take_sample(filtered, rotated, wanted)
         self.rotation.start = (self.rotation.start + processed) % max(1, len(self.state.nodes.order()))
-        return sampled, False
+        return sampled
 
     def _filter_rows(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, Filtered]:
         steps = filter_rows(self.profile, cycle, self.state.nodes, rows)

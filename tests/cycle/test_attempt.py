@@ -176,6 +176,30 @@ def test_a_nomination_of_an_unknown_node_is_ignored() -> None:
     assert decision.node == "a"
 
 
+def test_a_nominated_node_outside_the_node_set_has_a_reason_of_its_own() -> None:
+    """It is tried although a PreFilter leaves it out; its refusal is told beside that of the nodes left out."""
+    gate = Gate(lambda name: False)
+    plugins = (Names(passes(frozenset("a")), "First"), gate)
+    decision = finish(attempt_of(state_of("a", "b", "c"), *plugins, pod=make_pod(nominated="b")), 1 << 30)
+    assert isinstance(decision, Rejected)
+    assert gate.looked == ["b", "a"]
+    assert decision.diagnosis.reasons() == {"closed": 2, "node(s) didn't satisfy plugin(s) [First]": 1}
+
+
+def test_an_error_on_the_nominated_node_ends_nothing() -> None:
+    """The full search follows, and another node may be found."""
+
+    def broken(name: str) -> bool:
+        if name == "b" and gate.looked == ["b"]:
+            raise ValueError("unreadable")
+        return name == "a"
+
+    gate = Gate(broken)
+    decision = finish(attempt_of(state_of("a", "b"), gate, pod=make_pod(nominated="b")), 1 << 30)
+    assert isinstance(decision, Placed)
+    assert decision.node == "a"
+
+
 def test_node_sets_of_pre_filters_are_intersected() -> None:
     """Only nodes in all sets are looked at; the others count as rejected by the plugins together."""
     gate = Gate(lambda name: False)
