@@ -17,6 +17,7 @@ from scheduler.dra.features import Features
 from scheduler.dra.reporter import SILENT, Reporter
 from scheduler.dra.requests import Plan, prepare
 from scheduler.dra.selectors import SelectorCache
+from scheduler.dra.suitability import verify_answers
 from scheduler.errors import InternalError, PluginError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Rows, Verdicts
@@ -157,6 +158,8 @@ class NodeSearches:
                 if answers.static[row] != nodes.static_versions[row]:
                     continue
                 view = devices.slices.view(nodes.node(row))
+                for alternative in answers.plan.alternatives:
+                    verify_answers(view, alternative, self._features)
                 fresh = Allocation(answers.plan, view, devices.ledger.usage(view), self._features)
                 outcome = fresh.run(self._limit or 1 << 62)
                 verdict, score = self._verdict(outcome, nodes.name_of(row)), chosen_score(outcome)

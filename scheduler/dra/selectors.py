@@ -160,6 +160,15 @@ class Program:
             return False if answer is False else SelectorFailure(place, False, answer)
         return True
 
+    def verify(self, info: DeviceInfo) -> None:
+        """Compare what is remembered about a device with a fresh evaluation. Raises InternalError on a difference."""
+        for selector in self._compiled:
+            if not selector.compile_error:
+                selector.verify(info)
+        known = info.verdicts.get(self.expressions)
+        if known is not None and known != self._ask(info):
+            raise InternalError(f"selectors {self.expressions} on {info.key}: remembered {known!r}")
+
     def refusing(self, info: DeviceInfo) -> str:
         """Which selector said false, for explanations: ``class gpu selector #0: <expression>``; "" for none."""
         for place, expression in enumerate(self.expressions):

@@ -14,6 +14,7 @@ from scheduler.dra.pools import Known, NodeView
 from scheduler.dra.rejections import Reason, Rejection
 from scheduler.dra.requests import Alternative, PreparedClaim
 from scheduler.dra.selectors import SelectorFailure
+from scheduler.errors import InternalError
 
 NODE_FEATURE = "DRAOptionalNodeOperations"
 # Request shapes kept per view; old Pods' shapes are dropped together.
@@ -173,6 +174,20 @@ class Suitability:
             assert taint is not None
             return Reason.TAINTED, {"taint": f"{taint.key}={taint.value}:{taint.effect}"}
         return None, {}
+
+
+def verify_answers(view: NodeView, alternative: Alternative, features: Features) -> None:
+    """Ask again about every device that was asked about. Raises InternalError on a difference."""
+    answers = view.answers.get(alternative.static_key)
+    if answers is None or alternative.program is None:
+        return
+    suitability, fresh = Suitability(view, features), Known()
+    for position, info in enumerate(view.devices):
+        if answers.asked >> position & 1:
+            alternative.program.verify(info)
+            suitability.ask(alternative, fresh, position)
+    if fresh != answers:
+        raise InternalError(f"answers about the devices of node {view.node_name}: kept {answers}, now {fresh}")
 
 
 _NO_CAPACITY = CapacityAnswer()

@@ -127,3 +127,22 @@ def test_verify_finds_a_stale_answer() -> None:
     answers.scores[:] = 3
     with pytest.raises(InternalError, match="node-1 is stale"):
         world.plugin.verify_caches()
+
+
+def test_verify_finds_a_wrong_static_answer() -> None:
+    """What is remembered about a device's suitability is asked again, too."""
+    world = DeviceWorld()
+    world.node("node-1")
+    world.claim("a")
+    verdicts(world, world.plugin, world.pod("p", "a"))
+    view = world.state.devices.slices.view(world.state.nodes.node(0))
+    (known,) = view.answers.values()
+    known.yes = 0
+    with pytest.raises(InternalError, match="devices of node node-1"):
+        world.plugin.verify_caches()
+    known.yes = 1
+    world.plugin.verify_caches()
+    info = view.devices[0]
+    info.verdicts = dict.fromkeys(info.verdicts, False)
+    with pytest.raises(InternalError, match="remembered False"):
+        world.plugin.verify_caches()
