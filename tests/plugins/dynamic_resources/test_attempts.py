@@ -7,7 +7,6 @@ import pytest
 from scheduler.api.kinds import RESOURCE_CLAIM
 from scheduler.cycle.decision import Failed, Placed, Rejected
 from scheduler.dra.rejections import Reason
-from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.instructions import DeallocateClaim, UnreserveClaim, WaitUntil, WriteClaim
 from scheduler.state.podinfo import pod_info
@@ -374,22 +373,3 @@ def test_device_reasons_name_every_device() -> None:
         "other": Reason.SELECTOR_FALSE,
     }
     assert found["used"].detail == {"claim": "default/holder"}
-
-
-def test_b42_devices_that_vanish_are_not_written() -> None:
-    """B42: the slice goes between the decision and the write: no write, and the device is free again afterwards."""
-    world = DeviceWorld()
-    world.node("node-1")
-    world.claim("a")
-    decision = world.decide(world.pod("p", "a"))
-    assert isinstance(decision, Placed)
-    assert world.plugin.reserve(decision.cycle, decision.node).code == 0
-    world.slice("node-1", [{"name": "other"}], generation=2)
-    with pytest.raises(ClusterError, match=r"device gpu\.example\.com/node-1/gpu-0 went away"):
-        world.plugin.pre_bind(decision.cycle, decision.node)
-    world.plugin.unreserve(decision.cycle, decision.node)
-    again = world.decide(world.state.pods["p"])
-    (write,) = place(world, again)
-    assert isinstance(write, WriteClaim)
-    assert write.allocation is not None
-    assert devices_of(write.allocation) == ["node-1/other"]
