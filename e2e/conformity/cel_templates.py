@@ -533,7 +533,7 @@ CORNERS = (
     "lists.range(500000).size() > 0",
     "lists.range(999999).sum() > 0",
     "lists.range(400000) == []",
-    "lists.range(200000).map(x, x).size() > 0",
+    "lists.range(600000).reverse().size() > 0",
     "'a'.matches('[' + device.driver)",
     "'a'.find('(' + device.driver) == ''",
     "'a'.findAll('*' + device.driver) == []",

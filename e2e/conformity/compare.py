@@ -74,7 +74,7 @@ def cel_facts(answer: Json) -> Json:
 
 def no_answer(answer: Json) -> bool:
     """Whether upstream gave none: it ran into its deadline."""
-    return answer.get("error_kind") in ("timeout", "hang")
+    return answer.get("error_kind") in ("timeout", "hang") or "operation interrupted" in answer.get("error", "")
 
 
 def difference(ours: Json, theirs: Json) -> Json:
