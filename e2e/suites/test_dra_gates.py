@@ -8,25 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from e2e.api import CLAIMS, NODES, PODS, SLICES, Object
+from e2e.api import CLAIM_TEMPLATES, CLAIMS, NODES, PODS, SLICES, Object, Resource
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.fixtures import make_api
 from e2e.device_cluster import CLASS, NS, Cluster, device_cluster
 from e2e.driver import Pool, add_node
-from e2e.objects import claim, device, exactly
+from e2e.objects import claim, claim_template, device, exactly
 
 GATES = {
     "DRANodeAllocatableResources": True,
     "DRAListTypeAttributes": True,
     "DRADerivedAttributes": True,
     "DRADeviceCompatibilityGroups": True,
+    "GenericWorkload": True,
+    "DRAWorkloadResourceClaims": True,
 }
+RUNTIME = {"scheduling.k8s.io/v1beta1": True}
+POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 
 
 @pytest.fixture
 async def cluster(own_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> AsyncIterator[Cluster]:
     """API server, controllers and scheduler with the gates on."""
-    plane = await asyncio.to_thread(own_control_plane, feature_gates=GATES)
+    plane = await asyncio.to_thread(own_control_plane, feature_gates=GATES, runtime_config=RUNTIME)
     flag = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
     async with make_api(plane) as api, device_cluster(api, tmp_path, plane.kubeconfig_for(), [flag]) as made:
         yield made
@@ -113,8 +117,30 @@ async def node_allocatable_resources(cluster: Cluster) -> None:
     await cluster.bound("small")
 
 
+async def pod_group_claims(cluster: Cluster) -> None:
+    """All Pods of a group use the one claim made for it, reserved for the group; gang scheduling is refused by name."""
+    await cluster.node("team", device("gpu-0"))
+    await cluster.api.create(CLAIM_TEMPLATES, claim_template("team", exactly(CLASS)), NS)
+    entry = {"name": "gpu", "resourceClaimTemplateName": "team"}
+    groups = {"team": {"basic": {}}, "gang": {"gang": {"minCount": 2}}}
+    for name, policy in groups.items():
+        spec = {"schedulingPolicy": policy, "resourceClaims": [entry] if name == "team" else []}
+        await cluster.api.create(POD_GROUPS, {"metadata": {"name": name}, "spec": spec}, NS)
+    on = {"kubernetes.io/hostname": "team"}
+    member = {"nodeSelector": on, "templates": {"gpu": "team"}, "schedulingGroup": {"podGroupName": "team"}}
+    await cluster.pod("first", **member)
+    await cluster.pod("second", **member)
+    assert [await cluster.bound("first"), await cluster.bound("second")] == ["team", "team"]
+    (found,) = [item for item in await cluster.api.list(CLAIMS, NS) if "team" in item["metadata"]["name"]]
+    (consumer,) = found["status"]["reservedFor"]
+    assert (consumer["apiGroup"], consumer["resource"], consumer["name"]) == ("scheduling.k8s.io", "podgroups", "team")
+    await cluster.pod("ganged", schedulingGroup={"podGroupName": "gang"}, nodeSelector=on)
+    await cluster.refused("ganged", "needs the PodGroup cycle of the feature gate GenericWorkload")
+
+
 async def test_features_behind_gates(cluster: Cluster) -> None:
     """Each on nodes of its own, so that one control plane and one scheduler serve them all."""
     await derived_and_listed_attributes(cluster)
     await compatibility_groups(cluster)
     await node_allocatable_resources(cluster)
+    await pod_group_claims(cluster)

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from plugins.dynamic_resources.extended import Extended, Variant
 from scheduler.api.core import Node, Pod
+from scheduler.api.podgroups import PodGroup
 from scheduler.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from scheduler.api.selectors import NodeSelector, SelectorError, check_node_selector, node_selector_matches
 from scheduler.dra.allocator import Allocation
 from scheduler.dra.classes import ClassStore
 from scheduler.dra.features import Features
 from scheduler.dra.node_allocatable import Statuses
+from scheduler.dra.podgroups import reservation
 from scheduler.dra.requests import Plan
 from scheduler.dra.suitability import NODE_FEATURE
 from scheduler.framework.plugin import Rows
@@ -72,7 +74,8 @@ class ClaimsOfPod:
     ``plan`` is None without any. ``found``: node name → allocation finished in this attempt; ``unavailable``: claims
     (by uid) that some node cannot use; ``reserved``: claim uid → what Reserve promised it. ``scores``: raw scores by
     row; ``classes_version``: of the classes the plans were made with. ``statuses``: what the promised devices take of
-    the node's own resources, ``statuses_written``: the Pod's status may say so.
+    the node's own resources, ``statuses_written``: the Pod's status may say so. ``group``: the
+    Pod's group, ``group_claims``: whether reservations for it count (gate DRAWorkloadResourceClaims).
     """
 
     claims: list[ResourceClaim]
@@ -88,10 +91,16 @@ class ClaimsOfPod:
     classes_version: int = 0
     statuses: Statuses = ()
     statuses_written: bool = False
+    group: PodGroup | None = None
+    group_claims: bool = False
 
     def shape(self, more: Sequence[ResourceClaim] = ()) -> Hashable:
         """Equal for Pods whose open claims (and ``more``) ask for the same: their specs, never their names."""
         return self.classes_version, *(msgspec.json.encode(claim.spec.devices) for claim in (*self.open, *more))
+
+    def reserved_already(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """Whether the claim is reserved for the Pod, or for its group where that counts."""
+        return reservation(claim, pod) is not None if self.group_claims else claim.reserved_for(pod.uid)
 
     def plan_on(self, node: str) -> Plan | None:
         """What is to be allocated on a node, None when nothing is."""
@@ -140,8 +149,8 @@ def hold(claim: ResourceClaim, broken: bool) -> Held | Status:
     return Held(claim, selector, needs_feature, broken)
 
 
-def check_room(claim: ResourceClaim, pod: Pod) -> Status | None:
+def check_room(attempt: ClaimsOfPod, claim: ResourceClaim, pod: Pod) -> Status | None:
     """A claim has room for 256 consumers; the API server refuses the next one, so say it before anything is tried."""
-    if len(claim.status.reservedFor) < RESERVED_FOR_MAX or claim.reserved_for(pod.uid):
+    if len(claim.status.reservedFor) < RESERVED_FOR_MAX or attempt.reserved_already(claim, pod):
         return None
     return unresolvable(f"resource claim {claim.key} is reserved for {RESERVED_FOR_MAX} consumers, which is the limit")

@@ -13,17 +13,19 @@ from scheduler.api.core import Pod
 from scheduler.api.resource import ResourceClaim
 from scheduler.dra.claims import ClaimError, ClaimLookup, claim_names, resolve_claims
 from scheduler.dra.extended import special_owner
+from scheduler.dra.features import Features
 from scheduler.framework.events import Action, Registration, Resource
 
 
-def registrations(lookup: ClaimLookup) -> Sequence[Registration]:
+def registrations(lookup: ClaimLookup, features: Features) -> Sequence[Registration]:
     """All registrations of the plugin; ``lookup`` finds the newest known claim."""
+    groups = features.workload_claims
 
     def claim_hint(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
-        return _claim_hint(pod, old, new, lookup)
+        return _claim_hint(pod, old, new, lookup, groups)
 
     def pod_hint(pod: Pod, old: Any, new: Pod | None) -> bool:
-        return new is not None and _resolves(new, lookup)
+        return new is not None and _resolves(new, lookup, groups)
 
     node_actions = (
         Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_DECLARED_FEATURE
@@ -40,6 +42,7 @@ def registrations(lookup: ClaimLookup) -> Sequence[Registration]:
         Registration(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, pod_hint),
         Registration(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE),
         Registration(Resource.RESOURCE_SLICE, Action.ADD | Action.UPDATE),
+        *([Registration(Resource.POD_GROUP, Action.ADD | Action.UPDATE)] if features.generic_workload else ()),
     )
 
 
@@ -67,20 +70,22 @@ def event_keys(old: ResourceClaim | None, new: ResourceClaim | None) -> Iterable
     return None if claim is None else (claim.key,)
 
 
-def _resolves(pod: Pod, lookup: ClaimLookup) -> bool:
+def _resolves(pod: Pod, lookup: ClaimLookup, groups: bool) -> bool:
     try:
-        resolve_claims(pod, lookup)
+        resolve_claims(pod, lookup, groups)
     except ClaimError:
         return False
     return True
 
 
-def _claim_hint(pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None, lookup: ClaimLookup) -> bool:
+def _claim_hint(
+    pod: Pod, old: ResourceClaim | None, new: ResourceClaim | None, lookup: ClaimLookup, groups: bool
+) -> bool:
     if new is None:
         # The Pod that waits for its own left-over claim to go is told, too; upstream forgets it.
         return old is None or old.status.allocation is not None or special_owner(old) == pod.uid
     try:
-        claims = resolve_claims(pod, lookup)
+        claims = resolve_claims(pod, lookup, groups)
     except ClaimError:
         return False
     if old is not None and old.status.allocation is not None and new.status.allocation is None:

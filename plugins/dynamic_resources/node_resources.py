@@ -40,7 +40,7 @@ def sharing_refusal(cycle: Cycle, attempt: ClaimsOfPod) -> str:
     slices = cycle.state.devices.slices
     for held in attempt.held:
         claim, allocation = held.claim, held.claim.status.allocation
-        others = bool(claim.consumers) and not claim.reserved_for(cycle.pod.uid)
+        others = bool(claim.consumers) and not attempt.reserved_already(claim, cycle.pod)
         if others and allocation is not None and has_mapped_device(slices, allocation):
             return (
                 f"node allocatable resource claim {claim.metadata.name} has a mapped device and cannot be shared "

@@ -13,17 +13,17 @@ from plugins.dynamic_resources import node_resources
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
 from plugins.dynamic_resources.binding import binding_wait
 from plugins.dynamic_resources.extended import creation, find_extended
+from plugins.dynamic_resources.groups import find_group, held_by_idle_group
 from plugins.dynamic_resources.hints import registrations
 from plugins.dynamic_resources.scoring import raw_score
 from plugins.dynamic_resources.searching import NAME, STEPS_PER_S, NodeSearches
 from scheduler.api.core import Node, Pod
-from scheduler.api.resource import ConsumerReference, ResourceClaim
+from scheduler.api.resource import ResourceClaim
 from scheduler.dra.claims import ClaimError, binding_state, binding_timed_out, has_binding_conditions, resolve_claims
-from scheduler.dra.devices import DeviceKey
 from scheduler.dra.features import Features
+from scheduler.dra.podgroups import consumers_of, pod_consumer
 from scheduler.dra.rejections import Rejection
 from scheduler.dra.reporter import Collector
-from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
 from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
@@ -54,12 +54,12 @@ class DynamicResources:
 
     def events(self) -> Sequence[Registration]:
         """What may make a refused Pod fit."""
-        return registrations(self._state.devices.claim)
+        return registrations(self._state.devices.claim, self._features)
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """A Pod waits outside the queue until all its claims exist and may be used."""
         try:
-            resolve_claims(pod, self._state.devices.claim)
+            resolve_claims(pod, self._state.devices.claim, self._features.workload_claims)
         except ClaimError as problem:
             return unresolvable(str(problem))
         return SUCCESS
@@ -69,12 +69,16 @@ class DynamicResources:
         devices = cycle.state.devices
         cycle.data[NAME] = None
         try:
-            claims = resolve_claims(cycle.pod, devices.claim)
+            claims = resolve_claims(cycle.pod, devices.claim, self._features.workload_claims)
         except ClaimError as problem:
             return PreFilterResult(unresolvable(str(problem)))
+        group = find_group(cycle, self._features)
+        if isinstance(group, Status):
+            return PreFilterResult(group)
         attempt = ClaimsOfPod(claims, find_extended(cycle, self._new_id), classes_version=devices.classes.version)
         if not claims and attempt.extended is None:
             return PreFilterResult(SKIP)
+        attempt.group, attempt.group_claims = group, self._features.workload_claims
         for claim in claims:
             status = self._sort_in(cycle, attempt, claim)
             if status is not None:
@@ -88,7 +92,7 @@ class DynamicResources:
         """Put a claim among those held or open; a status ends the attempt."""
         devices = cycle.state.devices
         if claim.status.allocation is not None:
-            full = check_room(claim, cycle.pod)
+            full = check_room(attempt, claim, cycle.pod)
             if full is not None:
                 return full
             held = hold(claim, self._binding_broken(cycle, claim))
@@ -149,10 +153,12 @@ class DynamicResources:
             return PostFilterResult(error("not found"))
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         for claim in attempt.unavailable.values() if attempt is not None else ():
-            consumers = claim.consumers
-            if consumers and [consumer.uid for consumer in consumers] != [cycle.pod.uid]:
+            only = cycle.pod.uid
+            if attempt is not None and held_by_idle_group(cycle.state, claim, cycle.pod, attempt.group):
+                only = claim.consumers[0].uid
+            if any(consumer.uid != only for consumer in claim.consumers):
                 continue
-            failure = yield DeallocateClaim(claim)
+            failure = yield DeallocateClaim(claim, only)
             if failure is not None:
                 return PostFilterResult(error(failure))
             return PostFilterResult(unschedulable("deallocation of ResourceClaim completed"))
@@ -232,15 +238,15 @@ class DynamicResources:
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         if attempt is None:
             return ()
-        self._check_devices(cycle, attempt, node)
         pod = cycle.pod
-        consumer = ConsumerReference("", "pods", pod.metadata.name, pod.uid)
+        shared = consumers_of(pod, attempt.group if self._features.workload_claims else None)
         steps: list[Instruction] = []
         for claim in attempt.claims:
+            consumer = shared.get(claim.metadata.name) or pod_consumer(pod)
             promised = attempt.reserved.get(claim.uid)
             if promised is not None:
                 steps.append(WriteClaim(claim, consumer, allocation=promised))
-            elif not claim.reserved_for(pod.uid):
+            elif not attempt.reserved_already(claim, pod):
                 steps.append(WriteClaim(claim, consumer, expected=claim.status.allocation))
         special = attempt.special.get(node)
         if attempt.extended is not None and special is not None:
@@ -253,19 +259,6 @@ class DynamicResources:
             if wait is not None:
                 steps.append(wait)
         return steps
-
-    def _check_devices(self, cycle: Cycle, attempt: ClaimsOfPod, name: str) -> None:
-        """Before devices are written they must still be there; upstream does not look. Raises ClusterError."""
-        nodes = cycle.state.nodes
-        row = nodes.row_of(name)
-        if row is None or not attempt.reserved:
-            return
-        known = cycle.state.devices.slices.view(nodes.node(row)).positions
-        for allocation in attempt.reserved.values():
-            for result in allocation.devices.results:
-                key = DeviceKey(result.driver, result.pool, result.device)
-                if key not in known:
-                    raise ClusterError(f"device {key} went away while it was being allocated")
 
     def bound(self, cycle: Cycle, node: str) -> None:
         """Everything is written: what was in flight is in the store now."""

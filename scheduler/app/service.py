@@ -14,6 +14,7 @@ from typing import Any
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, NAMESPACE, NODE, POD, RESOURCE_CLAIM, Kind
+from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
@@ -103,7 +104,7 @@ class Service:
         )
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
-        self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds)}
+        self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds, features)}
         reports = AttemptReports(self.recorder, self.status, meter, log, instance)
         writer = ClaimWriter(client, kind=kinds.claim)
         self.committer = Committer(
@@ -248,7 +249,8 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def watched_kinds(kinds: ResourceKinds) -> tuple[Kind, ...]:
-    """What a scheduler reads of the API server, in the order the watches start."""
+def watched_kinds(kinds: ResourceKinds, features: Features | None = None) -> tuple[Kind, ...]:
+    """What a scheduler reads of the API server, in the order the watches start. ``features`` None: the defaults."""
     devices = (kinds.claim, kinds.slice, kinds.device_class, kinds.taint_rule)
-    return (NODE, POD, NAMESPACE, POD_DISRUPTION_BUDGET, *WORKLOADS, *devices)
+    groups = (POD_GROUP,) if features is not None and features.generic_workload else ()
+    return (NODE, POD, NAMESPACE, POD_DISRUPTION_BUDGET, *WORKLOADS, *devices, *groups)

@@ -47,8 +47,11 @@ def claims_by_entry(pod: Pod) -> dict[str, str]:
     return {entry: name for entry, name in names.items() if name}
 
 
-def resolve_claims(pod: Pod, lookup: ClaimLookup) -> list[ResourceClaim]:
-    """The Pod's claims, in order. Raises ClaimError for the first that is missing, being deleted or not its own."""
+def resolve_claims(pod: Pod, lookup: ClaimLookup, groups: bool = False) -> list[ResourceClaim]:
+    """The Pod's claims, in order. Raises ClaimError for the first that is missing, being deleted or not its own.
+
+    ``groups``: a claim made from a template may also belong to the Pod's group (gate DRAWorkloadResourceClaims).
+    """
     namespace = pod.metadata.namespace
     claims = []
     for name, owned in claim_names(pod):
@@ -58,11 +61,22 @@ def resolve_claims(pod: Pod, lookup: ClaimLookup) -> list[ResourceClaim]:
         if claim.metadata.deletionTimestamp is not None:
             raise ClaimError(f'resourceclaim "{name}" is being deleted')
         if owned:
-            controller = claim.metadata.controller()
-            if controller is None or controller.uid != pod.uid:
-                raise ClaimError(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+            _check_owner(claim, pod, groups)
         claims.append(claim)
     return claims
+
+
+def _check_owner(claim: ResourceClaim, pod: Pod, groups: bool) -> None:
+    controller = claim.metadata.controller()
+    if controller is not None and controller.uid == pod.uid:
+        return
+    group = "" if pod.spec.schedulingGroup is None else pod.spec.schedulingGroup.podGroupName or ""
+    if not groups or not group:
+        raise ClaimError(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
+    owned = controller is not None and (controller.kind, controller.name) == ("PodGroup", group)
+    if controller is None or not owned or not controller.apiVersion.startswith("scheduling.k8s.io/"):
+        why = f"neither Pod nor PodGroup {group} is the owner"
+        raise ClaimError(f"ResourceClaim {claim.key} was not created for Pod {pod.key} ({why})")
 
 
 def has_binding_conditions(claim: ResourceClaim) -> bool:

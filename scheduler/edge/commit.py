@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.cycle.decision import Placed
+from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
 from scheduler.edge.claim_errors import ClaimError, ClaimInUseError
@@ -210,7 +211,7 @@ class Committer:
         if isinstance(instruction, WriteClaim):
             return self._learn(await self._write(instruction))
         if isinstance(instruction, DeallocateClaim):
-            return self._learn(await self.claims.deallocate(instruction.claim, pod.uid))
+            return self._learn(await self.claims.deallocate(instruction.claim, instruction.consumer_uid or pod.uid))
         if isinstance(instruction, UnreserveClaim):
             return self._learn(await self.claims.unreserve(instruction.claim, instruction.pod_uid))
         if isinstance(instruction, CreateClaim):
@@ -304,7 +305,7 @@ class Committer:
     def _verdict(self, placed: Placed, claim: ResourceClaim, revision: int | None) -> Verdict | str:
         """Who else holds the claim's devices; a text when claim or node are no longer what the decision left."""
         newest = self.state.devices.claims.get(claim.key)
-        if newest is None or newest.uid != claim.uid or not newest.reserved_for(placed.pod.uid):
+        if newest is None or newest.uid != claim.uid or reservation(newest, placed.pod) is None:
             return f"claim {claim.key} was taken away again before the pod was bound"
         nodes = self.state.nodes
         row = nodes.row_of(placed.node)
@@ -333,7 +334,8 @@ class Committer:
         trouble = ""
         for claim in claims:
             try:
-                self._learn(await self.claims.deallocate(claim, pod.uid))
+                mine = reservation(claim, pod)
+                self._learn(await self.claims.deallocate(claim, pod.uid if mine is None else mine.uid))
             except ClaimInUseError:
                 continue  # another consumer counts on it now: it keeps the claim, this Pod tries again
             except SchedulerError as error:
@@ -359,6 +361,10 @@ class Committer:
     def _look_again(self, placed: Placed) -> None:
         """The last look before the Binding: Pod still wanted, node still there, still room for it."""
         self._still_wanted(placed.pod)
+        for claim in self.state.devices.claims_of(placed.pod):
+            if claim.status.allocation is None or reservation(claim, placed.pod) is None:
+                # Perhaps another Pod of the group has lost its devices and given the claim back.
+                raise _LostError(f"claim {claim.key} was taken away again before the pod was bound")
         nodes = self.state.nodes
         row = nodes.row_of(placed.node)
         if row is None or nodes.node(row).metadata.uid != placed.node_uid:

@@ -240,10 +240,14 @@ def claim_refusal(pod: Object, claim: Object, node: Object, *, must_own: bool) -
     """
     uid, name = pod["metadata"]["uid"], claim["metadata"]["name"]
     owners = claim["metadata"].get("ownerReferences") or []
-    if must_own and not any(owner.get("controller") and owner["uid"] == uid for owner in owners):
+    group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    group_owns = any((owner["kind"], owner["name"]) == ("PodGroup", group) for owner in owners)
+    if must_own and not group_owns and not any(owner.get("controller") and owner["uid"] == uid for owner in owners):
         return f"ResourceClaim {name} was not created for pod {pod['metadata']['name']}"
     status = claim.get("status") or {}
-    if uid not in [consumer["uid"] for consumer in status.get("reservedFor") or []]:
+    consumers = status.get("reservedFor") or []
+    for_group = bool(group) and any((c["resource"], c["name"]) == ("podgroups", group) for c in consumers)
+    if not for_group and uid not in [consumer["uid"] for consumer in consumers]:
         return (
             f"pod {pod['metadata']['name']} ({uid}) is not allowed to use ResourceClaim {name} "
             f"({claim['metadata']['uid']})"

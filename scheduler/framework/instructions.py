@@ -25,9 +25,13 @@ class WriteClaim:
 
 @dataclass(frozen=True, slots=True)
 class DeallocateClaim:
-    """Clear allocation, reservedFor and devices of ``claim`` (PostFilter); refused when it changed meanwhile."""
+    """Clear allocation, reservedFor and devices of ``claim`` (PostFilter); refused when it changed meanwhile.
+
+    ``consumer_uid``: who alone may have reserved it; "" for the Pod whose attempt it is.
+    """
 
     claim: ResourceClaim
+    consumer_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from scheduler.api.kinds import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
 )
+from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.resource import ResourceClaim
 from scheduler.dra.features import Features
@@ -31,6 +32,7 @@ from scheduler.state.events import Action, ClusterEvent, Resource
 from scheduler.state.nodes import NodeTable
 from scheduler.state.nominator import Nominator
 from scheduler.state.object_events import node_update_events, pod_update_events
+from scheduler.state.podgroups import PodGroupState
 from scheduler.state.podinfo import PodInfo, pod_info
 from scheduler.state.topology import TopologyIndex
 from scheduler.state.topology_workloads import WORKLOAD_KINDS, WorkloadState
@@ -63,6 +65,7 @@ class ClusterState:
         self.nominator = Nominator()
         self.budgets = BudgetState()
         self.workloads = WorkloadState()
+        self.pod_groups = PodGroupState()
         self.version = 0
 
     def apply(self, change: Change) -> list[ClusterEvent]:
@@ -90,6 +93,8 @@ class ClusterState:
         if kind == POD_DISRUPTION_BUDGET.name:
             self.budgets.apply(change.old, change.new)
             return []
+        if kind == POD_GROUP.name:
+            return self.pod_groups.apply(change)
         if kind in WORKLOAD_KINDS:
             self.workloads.apply(change)
             return []
