@@ -1,11 +1,11 @@
 """The accepted differences: where we answer otherwise than upstream on purpose, each known by a predicate.
 
-docs/conformity.md explains each; tests/dra/test_accepted_differences.py holds one case of each.
+docs/conformity.md explains each; tests/conformity holds a case of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,19 +35,25 @@ def _terms_of_a_device(case: Json, ours: Json, theirs: Json) -> bool:
 
 def _share_of_a_dedicated_device(case: Json, ours: Json, theirs: Json) -> bool:
     """Upstream gave out a device whole although a share of it is in use, and we did not."""
+    allocated, given = case.get("allocated") or (), theirs.get("results") or ()
+    return held_and_given(allocated, given) and not held_and_given(allocated, ours.get("results") or ())
+
+
+def held_and_given(allocated: Sequence[Json], given: Sequence[Json]) -> bool:
+    """Whether an allocation of ``given`` has a device whole of which a claim of ``allocated`` holds a share."""
     shares = {
         (held["driver"], held["pool"], held["device"])
-        for claim in case.get("allocated") or ()
+        for claim in allocated
         for held in claim["status"]["allocation"]["devices"]["results"]
         if held.get("shareID") and not held.get("adminAccess")
     }
-    return bool(shares & _given_whole(theirs)) and not shares & _given_whole(ours)
+    return bool(shares & _given_whole(given))
 
 
-def _given_whole(answer: Json) -> set[tuple[str, str, str]]:
+def _given_whole(given: Sequence[Json]) -> set[tuple[str, str, str]]:
     return {
         (result["driver"], result["pool"], result["device"])
-        for allocation in answer.get("results") or ()
+        for allocation in given
         for result in allocation["devices"].get("results", ())
         if not result.get("shareID") and not result.get("adminAccess")
     }

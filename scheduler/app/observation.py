@@ -41,9 +41,11 @@ def observe(case: WholeCase) -> Json:
     except PluginError as problem:
         answer["prefilter"] = {**_error_answer(problem), "nodes": None}
     else:
+        # A plugin's refusal leaves no node set; sets without a common node leave the empty one.
+        limited = pre.names is not None and (pre.rejection is None or not pre.names)
         answer["prefilter"] = {
             **status_answer(pre.rejection or SUCCESS),
-            "nodes": None if pre.names is None else sorted(pre.names),
+            "nodes": sorted(pre.names or ()) if limited else None,
             "skipped": sorted(cycle.skip_filter),
         }
         if pre.rejection is None:
@@ -84,24 +86,36 @@ def _observe_nodes(case: WholeCase, cycle: Cycle, pre: PreFiltered, answer: Json
     """nodes, failures, scores and reservations."""
     nodes = case.state.nodes
     order = nodes.order()
-    verdicts: dict[str, Json] = {}
-    feasible: list[int] = []
     names = " ".join(sorted(pre.name_plugins))
-    for row in order.tolist():
-        name = nodes.name_of(row)
-        if pre.names is not None and name not in pre.names:
-            reason = f"node(s) didn't satisfy plugin(s) [{names}]"
-            verdicts[name] = {"code": Code.UNSCHEDULABLE_AND_UNRESOLVABLE.label, "reasons": [reason]}
-            continue
-        verdicts[name] = _row_answer(filter_rows(case.profile, cycle, nodes, _one(row)))
-        if verdicts[name]["code"] == Code.SUCCESS.label:
-            feasible.append(row)
-    answer["nodes"] = verdicts
+    reason = f"node(s) didn't satisfy plugin(s) [{names}]"
+    outside = {"code": Code.UNSCHEDULABLE_AND_UNRESOLVABLE.label, "reasons": [reason]}
+    asked = [row for row in order.tolist() if pre.names is None or nodes.name_of(row) in pre.names]
+    verdicts = _verdicts(case, cycle, np.asarray(asked, np.int64))
+    answer["nodes"] = {name: verdicts.get(name, outside) for name in map(nodes.name_of, order.tolist())}
     answer["failures"] = _failures(case, order)
+    feasible = [row for row in asked if verdicts[nodes.name_of(row)]["code"] == Code.SUCCESS.label]
     rows = np.asarray(feasible, np.int64)
     if feasible:
         _score(case, cycle, rows, answer)
     answer["allocations"], answer["reserve"] = _reserve(case, cycle, rows)
+
+
+def _verdicts(case: WholeCase, cycle: Cycle, rows: Rows) -> dict[str, Json]:
+    """Node -> the first rejection or Success. An error ends an attempt; here the other nodes are asked all the same."""
+    nodes = case.state.nodes
+    found = {nodes.name_of(row): status_answer(SUCCESS) for row in rows.tolist()}
+    try:
+        filtered = _ended(filter_rows(case.profile, cycle, nodes, rows))
+    except PluginError:
+        for row in rows.tolist():
+            found[nodes.name_of(row)] = _row_answer(filter_rows(case.profile, cycle, nodes, _one(row)))
+        feasible = [row for row in rows.tolist() if found[nodes.name_of(row)]["code"] == Code.SUCCESS.label]
+        # Once more together: what plugins keep for scoring is about all rows that they were asked about last.
+        _ended(filter_rows(case.profile, cycle, nodes, np.asarray(feasible, np.int64)))
+        return found
+    for status, rejected in filtered.rejected:
+        found.update({nodes.name_of(row): status_answer(status) for row in rejected.tolist()})
+    return found
 
 
 def _one(row: int) -> Rows:
@@ -177,7 +191,10 @@ def _reserve(case: WholeCase, cycle: Cycle, rows: Rows) -> tuple[Json, Json]:
             for claim in sorted(devices.claims.values(), key=lambda claim: claim.key):
                 allocation = devices.ledger.in_flight(claim.uid)
                 if allocation is not None:
-                    entry = {"claim": claim.key, "allocation": _without_ids(msgspec.to_builtins(allocation))}
+                    entry = {
+                        "claim": claim.key,
+                        "allocation": _without_ids(msgspec.json.decode(msgspec.json.encode(allocation))),
+                    }
                     promised.setdefault(name, []).append(entry)
         for plugin in reversed(case.profile.reserve):
             if hasattr(plugin, "unreserve"):
@@ -241,5 +258,3 @@ def run_attempt(case: WholeCase, profile: Profile) -> tuple[Decision, list[Instr
             attempt.answer(None)
         elif not isinstance(outcome, Running):
             return outcome, asked
-
-

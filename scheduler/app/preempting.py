@@ -72,9 +72,7 @@ def combined(results: Sequence[tuple[str, PostFilterResult]]) -> Status:
     return unschedulable(*reasons).by(results[0][0]) if results else unschedulable()
 
 
-def _candidates(
-    case: WholeCase, cycle: Cycle, decision: Rejected, result: PostFilterResult | None
-) -> list[Candidate]:
+def _candidates(case: WholeCase, cycle: Cycle, decision: Rejected, result: PostFilterResult | None) -> list[Candidate]:
     """Every node where preemption would help; none for a Pod that may not preempt."""
     if result is None or any("not eligible" in reason for reason in result.status.reasons):
         return []
@@ -86,9 +84,7 @@ def _candidates(
         statuses, absent = dict(decision.diagnosis.statuses()), decision.diagnosis.absent
         nodes = case.state.nodes
         rows = [
-            row
-            for row in nodes.order().tolist()
-            if statuses.get(nodes.name_of(row), absent).code is Code.UNSCHEDULABLE
+            row for row in nodes.order().tolist() if statuses.get(nodes.name_of(row), absent).code is Code.UNSCHEDULABLE
         ]
         if not rows:
             return []

@@ -51,9 +51,7 @@ def build_case(objects: Iterable[Json], pod: Json, config: Json | None, now: flo
         if kind is not POD or (complete.get("status") or {}).get("phase") not in _ENDED:
             state.apply(Change(kind, None, convert(kind, complete)))
     state.apply(Change(POD, None, waiting))
-    profiles = build_profiles(
-        load_config(_config_text(config)), state, lambda: str(uuid.uuid4()), state.features
-    )
+    profiles = build_profiles(load_config(_config_text(config)), state, lambda: str(uuid.uuid4()), state.features)
     profile = profiles.get(waiting.spec.schedulerName)
     if profile is None:
         raise UserError(f"pod {waiting.key}", "spec.schedulerName", f"no profile {waiting.spec.schedulerName!r}")

@@ -8,7 +8,7 @@ Order of calls: kube-scheduler 1.37, schedule_one (spec 1.2 to 1.7).
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +126,7 @@ class Attempt:
         if pre.rejection is not None:
             return (yield from self._reject_early(cycle, diagnosis, pre))
         rows = self._candidates(order, pre, diagnosis)
-        filtered, nominated = yield from self._filter(cycle, rows)
+        filtered, nominated = yield from self._filter(cycle, rows, pre, diagnosis)
         if nodes.structure_version != structure:
             return None  # rows may stand for other nodes by now
         self._note_rejections(diagnosis, filtered)
@@ -152,12 +152,13 @@ class Attempt:
             return order
         found = (self.state.nodes.row_of(name) for name in pre.names)
         wanted = np.asarray([row for row in found if row is not None], dtype=np.int64)
-        names = " ".join(sorted(pre.name_plugins))
-        diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
+        diagnosis.absent = _not_in_set(pre.name_plugins)
         diagnosis.unschedulable_plugins.update(pre.name_plugins)
         return order[np.isin(order, wanted)]
 
-    def _filter(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, tuple[Filtered, bool]]:
+    def _filter(
+        self, cycle: Cycle, rows: Rows, pre: PreFiltered, diagnosis: Diagnosis
+    ) -> Generator[Running, str | None, tuple[Filtered, bool]]:
         """Filter ``rows``, the nominated node before all others (spec 1.5)."""
         # Our own nomination may not have come back by the watch yet.
         node = self.state.nominator.node_of(self.pod.uid) or self.pod.status.nominatedNodeName
@@ -167,6 +168,10 @@ class Attempt:
             filtered = yield from self._filter_nominated(cycle, nominated)
             if len(filtered.feasible):
                 return filtered, True
+            if pre.names is not None:
+                # kube-scheduler's text names whoever has refused something by then.
+                plugins = (status.plugin for status, _ in filtered.rejected)
+                diagnosis.absent = _not_in_set({*pre.name_plugins, *plugins})
             if nominated not in rows:
                 # Tried although a PreFilter leaves it out: it is told with a reason of its own.
                 outside = filtered.rejected
@@ -291,6 +296,11 @@ class Attempt:
                 answer = yield Running()
             else:
                 answer = yield Need(instruction)
+
+
+def _not_in_set(plugins: Iterable[str]) -> Status:
+    """Of nodes that a PreFilter left out."""
+    return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]")
 
 
 def nodes_to_find(count: int, percentage: int) -> int:

@@ -183,7 +183,7 @@ def test_a_nominated_node_outside_the_node_set_has_a_reason_of_its_own() -> None
     decision = finish(attempt_of(state_of("a", "b", "c"), *plugins, pod=make_pod(nominated="b")), 1 << 30)
     assert isinstance(decision, Rejected)
     assert gate.looked == ["b", "a"]
-    assert decision.diagnosis.reasons() == {"closed": 2, "node(s) didn't satisfy plugin(s) [First]": 1}
+    assert decision.diagnosis.reasons() == {"closed": 2, "node(s) didn't satisfy plugin(s) [First Gate]": 1}
 
 
 def test_an_error_on_the_nominated_node_ends_nothing() -> None:

@@ -1,0 +1,207 @@
+"""Whole scheduling cases in the conformity format (e2e/oracle/FORMAT.md): same seed, same cases.
+
+Each topic has a generator of its own; a mixed case is one of each laid on top of the others, so that plugins meet.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from e2e.conformity.schedule_devices import DeviceCases, PoolCases
+from tests.plugins import preemption_cases, schedule_cases, topology_cases
+
+Json = dict[str, Any]
+# Topic -> how many of 100 cases.
+SHARES = {"basic": 18, "topology": 28, "preemption": 15, "twins": 5, "devices": 8, "pools": 13, "mixed": 13}
+_SCARCE = ("ephemeral-storage", "example.com/gpu", "vendor.io/nic")
+
+
+def schedule_case_stream(seed: int, count: int) -> Iterator[Json]:
+    """``count`` cases; the first n of a longer run are the same."""
+    source = Source(seed)
+    for number in range(count):
+        yield source.case(f"{seed}-{number}")
+
+
+class Source:
+    """The generators of one run. ``shares``: topic -> weight."""
+
+    def __init__(self, seed: int, shares: dict[str, int] | None = None) -> None:
+        self.random = random.Random(seed)
+        self.shares = shares or SHARES
+        self._basic = schedule_cases.Cases(seed + 1)
+        self._topology = topology_cases.Cases(seed + 2)
+        self._preemption = preemption_cases.Cases(seed + 3)
+        self._devices = DeviceCases(seed + 4)
+        self._topics: dict[str, Callable[[str], Json]] = {
+            "basic": self._basic.case,
+            "topology": self._topology.case,
+            "preemption": self._preemption.case,
+            "twins": self._twins,
+            "devices": self._devices.case,
+            "pools": PoolCases(seed + 5).case,
+            "mixed": self._mixed,
+        }
+
+    def case(self, name: str) -> Json:
+        """One case; its topic is the beginning of its name."""
+        pick = self.random
+        topic = pick.choices(tuple(self.shares), tuple(self.shares.values()))[0]
+        case = self._topics[topic](f"{topic}-{name}")
+        if pick.random() < 0.4:
+            self._touch(case)
+        return case
+
+    def _touch(self, case: Json) -> None:
+        """What most topics lack: one thing more that a Pod, a node or the configuration says."""
+        touches = (
+            (self._name_a_node, 4),
+            (self._weigh, 6),
+            (self._no_nodes, 1),
+            (self._scarce, 14),
+            (self._gate, 5),
+            (self._overhead, 4),
+            (self._never, 3),
+            (self._features, 5),
+        )
+        chosen = self.random.choices([touch for touch, _ in touches], [share for _, share in touches])[0]
+        chosen(case)
+
+    def _name_a_node(self, case: Json) -> None:
+        values = [self.random.choice([*(node["metadata"]["name"] for node in _nodes(case)), "gone"])]
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]}]
+        rules = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        case["pod"]["spec"].setdefault("affinity", {})["nodeAffinity"] = rules
+
+    def _weigh(self, case: Json) -> None:
+        """Some score plugins off, or with other weights."""
+        pick = self.random
+        profile = case.setdefault("config", _config([]))["profiles"][0]
+        names = [
+            {"name": name} for name in ("NodeResourcesFit", "TaintToleration", "ImageLocality", "InterPodAffinity")
+        ]
+        chosen = pick.sample(names, pick.randint(1, 3))
+        profile["plugins"] = {"score": {"disabled": chosen}}
+        if pick.random() < 0.75:
+            profile["plugins"]["score"]["enabled"] = [{**one, "weight": pick.randint(1, 9)} for one in chosen]
+
+    def _no_nodes(self, case: Json) -> None:
+        case["objects"] = [item for item in case["objects"] if item["kind"] != "Node"]
+
+    def _scarce(self, case: Json) -> None:
+        """The Pod asks for a resource that some nodes have little of."""
+        pick = self.random
+        name = pick.choice(_SCARCE)
+        for node in _nodes(case):
+            node["status"]["allocatable"][name] = pick.choice(("0", "1", "100Gi", "100Gi"))
+        requests = case["pod"]["spec"]["containers"][0].setdefault("resources", {}).setdefault("requests", {})
+        requests[name] = pick.choice(("1", "2", "3"))
+
+    def _gate(self, case: Json) -> None:
+        case["pod"]["spec"]["schedulingGates"] = [{"name": name} for name in self.random.sample("abc", 2)]
+
+    def _overhead(self, case: Json) -> None:
+        case["pod"]["spec"]["overhead"] = {"cpu": self.random.choice(("10m", "500m", "3")), "memory": "1Mi"}
+
+    def _never(self, case: Json) -> None:
+        case["pod"]["spec"]["preemptionPolicy"] = "Never"
+
+    def _features(self, case: Json) -> None:
+        """A feature that some nodes declare, and a Pod that needs it."""
+        feature = "UserNamespacesHostNetworkSupport"
+        for node in _nodes(case):
+            node["status"]["declaredFeatures"] = self.random.choice(([], [feature]))
+        case["pod"]["spec"] |= {"hostNetwork": True, "hostUsers": False}
+
+    def _twins(self, name: str) -> Json:
+        """Nodes that are alike down to their Pods, so that preemption finds candidates of equal worth."""
+        case = self._preemption.case(name)
+        first = _nodes(case)[0]
+        here = first["metadata"]["name"]
+        pods = [item for item in case["objects"] if item["kind"] == "Pod" and item["spec"].get("nodeName") == here]
+        others = [item for item in case["objects"] if item["kind"] not in ("Pod", "Node")]
+        objects: list[Json] = []
+        for number in range(self.random.randint(2, 4)):
+            twin = f"n{number}"
+            labels = {**first["metadata"]["labels"], "kubernetes.io/hostname": twin}
+            objects.append({**first, "metadata": {"name": twin, "labels": labels}})
+            for pod in pods:
+                own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid']}-{number}"}
+                metadata = {**pod["metadata"], **own}
+                objects.append({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": twin}})
+        return {**case, "objects": [*objects, *others]}
+
+    def _mixed(self, name: str) -> Json:
+        """Two or three cases in one: nodes of equal place are one node, the waiting Pods are one Pod."""
+        pick = self.random
+        # What basic nodes offer would make most mixed Pods impossible; their easy half is enough.
+        parts: list[Callable[[str], Json]] = [self._topology.case, self._preemption.case, self._devices.case]
+        chosen = pick.sample(parts, 2)
+        if pick.random() < 0.5:
+            chosen[pick.randrange(2)] = self._basic.case
+        return merge(name, [make(name) for make in chosen])
+
+
+def _nodes(case: Json) -> list[Json]:
+    return [item for item in case["objects"] if item["kind"] == "Node"]
+
+
+def merge(name: str, cases: Sequence[Json]) -> Json:
+    """One case of several. Later ones win where fields of a node or of the waiting Pod collide."""
+    objects: dict[tuple[str, str], Json] = {}
+    pod: Json = {}
+    arguments: dict[str, Json] = {}
+    for number, case in enumerate(cases):
+        for item in case["objects"]:
+            moved = _moved(item, number)
+            key = moved["kind"], moved["metadata"].get("namespace", "") + "/" + moved["metadata"]["name"]
+            objects[key] = _merged(objects[key], moved) if key in objects else moved
+        pod = _merged(pod, case["pod"]) if pod else case["pod"]
+        for profile in case.get("config", {}).get("profiles", ()):
+            arguments |= {entry["name"]: entry for entry in profile.get("pluginConfig", ())}
+    merged: Json = {"name": name, "objects": list(objects.values()), "pod": pod}
+    if arguments:
+        merged["config"] = _config(list(arguments.values()))
+    return merged
+
+
+def _moved(item: Json, number: int) -> Json:
+    """An object of case ``number`` under names of its own; nodes keep theirs."""
+    if item["kind"] != "Pod":
+        return item
+    metadata, status = item["metadata"], item.get("status") or {}
+    moved = {**metadata, "name": f"{metadata['name']}-{number}", "uid": f"{metadata['uid']}-{number}"}
+    if item["spec"].get("nodeName") and "startTime" not in status:
+        # Without one both sides take the present, which is another one for each of two comparisons.
+        minute, second = divmod(sum(map(ord, metadata["name"])) * 61 + number * 7, 60)
+        started = f"2026-02-{number + 1:02}T{minute // 60 % 24:02}:{minute % 60:02}:{second:02}Z"
+        status = {**status, "startTime": started}
+    return {**item, "metadata": moved, "status": status}
+
+
+def _merged(one: Json, other: Json) -> Json:
+    """``other`` over ``one``: objects field by field; lists that name things of both; else the later."""
+    result = dict(one)
+    for key, value in other.items():
+        old = result.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            result[key] = _merged(old, value)
+        elif key == "containers" or not value and old:
+            result[key] = old if key != "containers" else _containers(old, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _containers(one: list[Json], other: list[Json]) -> list[Json]:
+    return [*one, *({**container, "name": f"m{place}"} for place, container in enumerate(other))]
+
+
+def _config(arguments: list[Json]) -> Json:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "default-scheduler", "pluginConfig": arguments}],
+    }
