@@ -20,6 +20,7 @@ from tests.cycle.attempt_world import Gate, Room, make_node, make_pod, profile_o
 
 from .loop_world import LoopWorld
 
+OUTCOMES = st.sampled_from(("bound", "bound", "refused", "lost", "raise"))
 PODS, NODES = ("a", "b", "c", "d"), ("n1", "n2")
 
 
@@ -44,6 +45,8 @@ class LoopMachine(RuleBasedStateMachine):
         self.w.committer.answer = self._commit
         self.w.committer.hold = asyncio.Event()
         self.w.committer.hold.set()
+        for name in NODES:
+            self.node_comes_or_goes(name, True)
 
     def teardown(self) -> None:
         assert self.w.committer.hold is not None
@@ -68,12 +71,21 @@ class LoopMachine(RuleBasedStateMachine):
         self.serial += 1
         return str(self.serial)
 
-    @rule(name=st.sampled_from(PODS), cpu=st.sampled_from(("1", "5", "8")))
-    def pod_comes(self, name: str, cpu: str) -> None:
+    @rule(
+        name=st.sampled_from(PODS),
+        cpu=st.sampled_from(("1", "5", "8")),
+        turns=st.integers(0, 2),
+        outcome=OUTCOMES,
+        held=st.booleans(),
+    )
+    def pod_comes(self, name: str, cpu: str, turns: int, outcome: str, held: bool) -> None:
+        self.outcome = outcome
+        self.writes_take_long_or_end(held)
         if name not in self.stored:
             number = self._next()
             self.stored[name] = make_pod(name, cpu=cpu, uid=f"{name}-{number}", resourceVersion=number)
             self.w.show(None, self.stored[name])
+        self.the_loop_turns(turns, 0)
 
     @rule(name=st.sampled_from(PODS))
     def pod_changes(self, name: str) -> None:
@@ -110,7 +122,7 @@ class LoopMachine(RuleBasedStateMachine):
             self.nodes[name] = make_node(name, uid=f"{name}-{self._next()}")
             self.w.loop.deliver([Change(NODE, None, self.nodes[name])], 1)
 
-    @rule(outcome=st.sampled_from(("bound", "bound", "refused", "lost", "raise")))
+    @rule(outcome=OUTCOMES)
     def commits_end_from_now_on(self, outcome: str) -> None:
         self.outcome = outcome
 
@@ -125,7 +137,7 @@ class LoopMachine(RuleBasedStateMachine):
         for _ in range(5):
             await asyncio.sleep(0)
 
-    @rule(count=st.integers(1, 4), seconds=st.sampled_from((0, 1, 11, 400)))
+    @rule(count=st.integers(0, 4), seconds=st.sampled_from((0, 1, 11, 400)))
     def the_loop_turns(self, count: int, seconds: int) -> None:
         self.w.now += seconds
         self.runner.run_until_complete(self.w.turns(count))
@@ -162,4 +174,4 @@ class LoopMachine(RuleBasedStateMachine):
 
 
 TestLoop = LoopMachine.TestCase
-TestLoop.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLoop.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
