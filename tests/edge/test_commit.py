@@ -356,9 +356,8 @@ async def test_an_allocation_found_stored_is_verified_while_nobody_counts_on_it(
 
 async def test_a_wait_ends_with_its_answer() -> None:
     """Asked at once and after each interval; a text is a failure; past the time-out the given text."""
-    answers = [None, None, ""]
-    wait = WaitUntil(lambda: answers.pop(0), 10.0, 4.0, "too late")
-    w = CommitWorld(Steps([wait]))
+    w = CommitWorld(Steps())
+    w.steps.instructions = [WaitUntil(lambda: "" if len(w.pauses_s) == 2 else None, 10.0, 4.0, "too late")]
     assert (await w.commit()).bound
     assert w.pauses_s == [4.0, 4.0]
 
@@ -373,7 +372,11 @@ async def test_a_wait_ends_with_its_answer() -> None:
 async def test_a_pod_deleted_during_a_wait() -> None:
     """The wait ends with the Pod."""
     w = CommitWorld(Steps())
-    w.steps.instructions = [WaitUntil(lambda: w.state.apply(Change(POD, w.pod, None)) and None, 10.0, 4.0, "late")]
+
+    def delete() -> None:
+        w.state.apply(Change(POD, w.pod, None))
+
+    w.steps.instructions = [WaitUntil(delete, 10.0, 4.0, "late")]
     assert (await w.commit()).gone
     assert w.pauses_s == [4.0]
 
