@@ -39,7 +39,7 @@ async def test_a_refusal_that_passes_is_waited_out(server: ScriptedServer, clien
 async def test_without_an_answer_v1_is_assumed(server: ScriptedServer, client: ApiClient) -> None:
     """After a few tries the scheduler goes on with v1, having said why each time."""
     troubles: list[str] = []
-    server.answers(*[status(403, "Forbidden", "no")] * TRIES_MAX)
+    server.answers(*[status(403, "Forbidden", "no") for _ in range(TRIES_MAX)])
     kinds = await discover_kinds(client, troubles.append, sleep=Sleeps())
     assert (kinds.claim.version, kinds.taint_rule.version) == ("v1", "v1")
     assert len(troubles) == TRIES_MAX
