@@ -133,7 +133,14 @@ STREAMS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["pods", "nodes", "resourceclaims", "resourceslices", "deviceclasses"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pods",
+        "resourceclaims",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("nodes", "resourceslices", "deviceclasses")),
+    ],
+)
 @pytest.mark.parametrize("name", STREAMS)
 async def test_one_kind_of_watch_fails(kind: str, name: str) -> None:
     """From the first synchronisation on: whatever happens to one stream, the copy is complete again soon."""
