@@ -530,6 +530,15 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 # Whole expressions at corners of the language (spec of upstream: cel-go 0.29, Kubernetes 1.37 libraries).
 CORNERS = (
+    "[0.0/0.0, 1.0].sort() == []",
+    "[1.0, 0.0/0.0].isSorted()",
+    "[dyn(1), dyn('a')].sort() == []",
+    "[dyn({}), dyn({})].sort() == []",
+    "[1, 2].sortBy(x, dyn({})) == []",
+    "[dyn(1), dyn('a')].sortBy(x, x) == []",
+    "0.0/0.0 < 1.0",
+    "lists.range(700000).slice(0, 600000).size() > 0",
+    "lists.range(900000).reverse()[0] == 0",
     "lists.range(500000).size() > 0",
     "lists.range(999999).sum() > 0",
     "lists.range(400000) == []",
