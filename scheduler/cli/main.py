@@ -6,6 +6,7 @@ imported, so that small commands start fast.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -17,6 +18,7 @@ from scheduler.errors import SchedulerError
 COMMANDS = {
     "run": "serve Pods: the scheduler itself",
     "demo": "a small made-up GPU cluster, its Pods and why one waits; needs no cluster",
+    "explain": "why a Pod waits, device by device, or why it is where it is",
     "conformity": "answer conformity cases, one JSON object per line",
     "version": "print the version",
 }
@@ -46,6 +48,10 @@ def _run(program: str, argv: Sequence[str]) -> int:
         return 1
     try:
         return _execute(f"{program} {command}", command, rest)
+    except BrokenPipeError:
+        # Whoever read the output has gone (``| head``); what is still buffered must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (SchedulerError, UsageError, OSError) as error:
         print(f"{program} {command}: {error}", file=sys.stderr)
         return 1

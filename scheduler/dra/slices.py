@@ -41,6 +41,10 @@ class SliceStore:
         """The slice with this name, None without one."""
         return self._infos.get(name)
 
+    def infos(self) -> Iterable[SliceInfo]:
+        """Every slice, in the order they came."""
+        return tuple(self._infos.values())
+
     def pool(self, key: PoolKey) -> Iterable[SliceInfo]:
         """Every slice of a pool, whatever its generation or node."""
         return tuple(self._of_pool.get(key, {}).values())

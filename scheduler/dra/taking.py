@@ -296,7 +296,12 @@ class Taking:
                 Reason.COUNTER_SHORT,
                 alternative,
                 position,
-                {"counter": f"{counter_set}/{name}", "free": amount_text(left), "total": amount_text(total)},
+                {
+                    "counter": f"{counter_set}/{name}",
+                    "asked": amount_text(dict(self.view.charges[position]).get(counter, 0)),
+                    "free": amount_text(left),
+                    "total": amount_text(total),
+                },
             )
 
     def _refuse_constraint(
@@ -311,7 +316,18 @@ class Taking:
             detail = {"attribute": constraint.attribute}
             if value is not None:
                 detail["value"] = str(value[1])
+                detail["against"] = self._joined_by(alternative, constraint)
             self._refuse(reason, alternative, self.view.positions[info.key], detail)
+
+    def _joined_by(self, alternative: Alternative, constraint: Constraint) -> str:
+        """What the constraint holds the device against: ``request=device (value)`` of each sibling, for reasons."""
+        siblings = []
+        for pick in self.picks[alternative.claim]:
+            if any(self.plan.constraints[index] is constraint for index in pick.alternative.constraints):
+                info = self.view.devices[pick.position]
+                value = self.value(pick.alternative, info, constraint.attribute)
+                siblings.append(f"{pick.alternative.name}={info.key.device} ({'' if value is None else value[1]})")
+        return ", ".join(siblings)
 
     def _refuse(self, reason: Reason, alternative: Alternative, position: int, detail: Mapping[str, str]) -> None:
         claim = self.plan.claims[alternative.claim]

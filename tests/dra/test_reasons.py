@@ -91,7 +91,7 @@ def test_b10_an_admin_request_for_a_partition_names_the_counter() -> None:
     request = {"name": "r", "exactly": asked() | {"adminAccess": True}}
     given = case("c", devices, [claim("a", [request])], sharedCounters=counters) | {"allocated": [held("held")]}
     found = reasons(given)
-    assert dict(found["other"].detail) == {"counter": "set/mem", "free": "0", "total": "4Gi"}
+    assert dict(found["other"].detail) == {"counter": "set/mem", "asked": "4Gi", "free": "0", "total": "4Gi"}
     assert found["other"].reason is Reason.COUNTER_SHORT
 
 
@@ -105,7 +105,7 @@ def test_b20_constraints_name_the_attribute_and_the_value() -> None:
     found = reasons(case("c", devices, [claim("a", [exactly("r", 2)], [{"matchAttribute": f"{DRIVER}/root"}])]))
     assert (found["b"].reason, dict(found["b"].detail)) == (
         Reason.MATCH_BROKEN,
-        {"attribute": f"{DRIVER}/root", "value": "r2"},
+        {"attribute": f"{DRIVER}/root", "value": "r2", "against": "r=a (r1)"},
     )
     assert (found["c"].reason, dict(found["c"].detail)) == (Reason.ATTRIBUTE_MISSING, {"attribute": f"{DRIVER}/root"})
 

@@ -1,0 +1,52 @@
+"""``dra-scheduler explain pod/NAME``: why a Pod waits, down to each device, or why it is where it is.
+
+Exit codes: 0 the Pod is scheduled or fits, 2 it waits or is held back, 1 the command failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from scheduler.cli.options import Arguments, UsageError, add_flag
+from scheduler.cli.sources import add_source_flags, caveats_of, load_snapshot, painter, write_data
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The Pod and where to read the cluster."""
+    parser.add_argument("pod", metavar="pod/NAME", help="the Pod; NAME alone will do")
+    parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE", help="its namespace")
+    add_flag(parser, "hints", default=True, text="look for single changes that would help")
+    add_source_flags(parser)
+
+
+def execute(arguments: Arguments) -> int:
+    """0 or 2, see above."""
+    from scheduler.explain.holders import who_uses
+    from scheduler.explain.pods import explain_pod
+    from scheduler.explain.text import explanation_lines
+
+    name = _pod_name(arguments.pod)
+    snapshot = load_snapshot(arguments)
+    pod = snapshot.pod(arguments.namespace, name)
+    profile, own = snapshot.profile_for(pod)
+    found = explain_pod(profile, pod, snapshot.state, snapshot.now)
+    if not own:
+        found.caveats.append(
+            f"schedulerName {pod.spec.schedulerName} has no profile here: judged by profile {profile.name}"
+        )
+    found.caveats.extend(caveats_of(snapshot))
+    if arguments.output != "text":
+        write_data(found, arguments.output)
+    else:
+        for line in explanation_lines(found, who_uses(snapshot.state, snapshot.now), painter()):
+            print(line)
+    return 2 if found.phase in ("waiting", "held back") else 0
+
+
+def _pod_name(given: str) -> str:
+    kind, slash, name = given.rpartition("/")
+    if slash and kind not in ("pod", "pods", "po"):
+        raise UsageError(f"{given}: only Pods can be explained, as pod/NAME")
+    if not name:
+        raise UsageError("the name of a Pod is needed, as pod/NAME")
+    return name

@@ -1,0 +1,74 @@
+"""The flags that commands about a cluster share: where it is read from, and how the answer is shown."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scheduler.cli.options import Arguments, UsageError
+
+if TYPE_CHECKING:
+    from scheduler.app.snapshot import Snapshot
+
+FORMATS = ("text", "json", "yaml")
+EXIT_CODES = "0: the answer is good news or plain facts; 1: the command failed; 2: the answer is bad news"
+_STYLES = {"title": "1", "good": "32", "bad": "31", "hint": "36", "faint": "2"}
+
+
+def add_source_flags(parser: argparse.ArgumentParser) -> None:
+    """``--from`` files, or ``--kubeconfig``; ``--config`` and ``--feature-gates`` of the scheduler; ``-o``."""
+    add = parser.add_argument
+    add("-f", "--from", dest="files", action="append", default=[], metavar="FILE",
+        help="what kubectl get -A -o yaml (or json) wrote, a folder of such files, or - ; may be repeated")  # fmt: skip
+    add("--kubeconfig", default="", metavar="FILE", help="without -f: the cluster to read; default: as kubectl")
+    add("--config", default="", metavar="FILE", help="the scheduler's KubeSchedulerConfiguration, for its profiles")
+    add("--feature-gates", default="", metavar="A=true,B=false", help="the scheduler's feature gates")
+    add("-o", "--output", choices=FORMATS, default="text", help="text (default), json or yaml")
+
+
+def load_snapshot(arguments: Arguments) -> Snapshot:
+    """The snapshot that the flags mean. Problems of single objects are in it, not raised."""
+    from scheduler.app.snapshot import from_cluster, from_files
+    from scheduler.config import load_config
+    from scheduler.config.gates import parse_feature_gates
+
+    if arguments.files and arguments.kubeconfig:
+        raise UsageError("-f and --kubeconfig exclude each other")
+    text = Path(arguments.config).read_text(encoding="utf-8") if arguments.config else ""
+    config, gates = load_config(text), parse_feature_gates(arguments.feature_gates)
+    if arguments.files:
+        return from_files(arguments.files, config, gates)
+    return from_cluster(arguments.kubeconfig, config, gates)
+
+
+def caveats_of(snapshot: Snapshot) -> list[str]:
+    """What the answer cannot know: kinds that are missing, objects that could not be read."""
+    from scheduler.whatif.objects import JUDGED_BY
+
+    missing = [f"no {kind} in the input: {JUDGED_BY[kind]}" for kind in snapshot.objects.missing()]
+    bad = [f"left out: {problem.words()}" for problem in snapshot.objects.problems]
+    return missing + bad
+
+
+def write_data(data: Any, output: str) -> None:
+    """``data`` (dataclasses, lists, dicts) as JSON or YAML on standard output."""
+    plain = msgspec.to_builtins(data)
+    if output == "json":
+        print(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode())
+        return
+    import yaml
+
+    print(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120), end="")
+
+
+def painter() -> Callable[[str, str], str]:
+    """Colours on a terminal, nothing elsewhere or with NO_COLOR set."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return lambda style, text: text
+    return lambda style, text: f"\033[{_STYLES[style]}m{text}\033[0m"

@@ -1,0 +1,122 @@
+"""What an explanation says, as data: the shape of ``explain -o json``. Rendered as text by ``explain.text``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class DeviceGroup:
+    """Devices refused for the same reason. ``reason`` is a word of the closed vocabulary (dra.rejections).
+
+    ``detail``: the facts they share. ``holders``: who uses them, number of devices by claim. ``values``: what the
+    selector read there: name → value → number of devices. ``devices``: their names, one node's of a folded group.
+    """
+
+    reason: str
+    count: int
+    detail: dict[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    holders: dict[str, int] = field(default_factory=dict)
+    values: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RequestReport:
+    """One request (``name`` or ``name/alternative``). ``wants`` in words; ``refused`` by reason, most devices first.
+
+    ``devices``: how many the node sees; ``left``: those of them that nothing refuses.
+    """
+
+    request: str
+    wants: str
+    devices: int = 0
+    left: int = 0
+    refused: list[DeviceGroup] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ClaimReport:
+    """One claim of the Pod on some nodes."""
+
+    claim: str
+    requests: list[RequestReport] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Why a plugin refuses a node. ``code``: upstream's name of it."""
+
+    plugin: str
+    code: str
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class NodeGroup:
+    """Nodes about which the same can be said. ``devices``: usable devices that each of them sees.
+
+    ``verdicts``: every plugin that refuses, not only the first. ``notes``: pools and slices that cannot be used.
+    """
+
+    nodes: list[str]
+    fits: bool
+    devices: int = 0
+    verdicts: list[Verdict] = field(default_factory=list)
+    claims: list[ClaimReport] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class HeldClaim:
+    """A claim that has its devices. ``usable_on``: the nodes its allocation allows, "any" without a selector."""
+
+    claim: str
+    devices: list[str]
+    usable_on: str
+    since: str = ""
+    users: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ScoreRow:
+    """One feasible node: total, and per plugin the score (0..100) that its weight multiplies."""
+
+    node: str
+    total: int
+    scores: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Hint:
+    """One change that makes the Pod fit, tried in a simulation: it would then be placed on ``node``.
+
+    ``change`` names the kind of change, ``subject`` what it is about; ``text`` is a sentence.
+    """
+
+    change: str
+    subject: str
+    node: str
+    text: str
+
+
+@dataclass(slots=True)
+class Explanation:
+    """One Pod. ``phase``: waiting, held back (before the queue), fits (would be placed now), scheduled, ended.
+
+    ``message``: what the PodScheduled condition says, in upstream's words. ``node``: where it is or would go.
+    ``culprit``: the plugin that holds it back, "" when nodes refuse it. ``caveats``: what the answer cannot know.
+    """
+
+    pod: str
+    phase: str
+    scheduler: str
+    message: str = ""
+    culprit: str = ""
+    node: str = ""
+    nodes: list[NodeGroup] = field(default_factory=list)
+    held: list[HeldClaim] = field(default_factory=list)
+    scores: list[ScoreRow] = field(default_factory=list)
+    weights: dict[str, int] = field(default_factory=dict)
+    hints: list[Hint] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)

@@ -1,0 +1,167 @@
+"""Rejections of one node's devices → claim → request → reason, and equal nodes folded into one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from scheduler.api.resource import ALL, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from scheduler.cel import CompileError, compile_selector
+from scheduler.dra.devices import DeviceInfo
+from scheduler.dra.pools import NodeView
+from scheduler.dra.rejections import Reason, Rejection
+from scheduler.explain.facts import ClaimReport, DeviceGroup, NodeGroup, RequestReport
+
+ABSENT = "absent"
+# Facts that differ from device to device although the reason is the same; they are summed instead.
+_OWN_FACTS = {Reason.IN_USE: frozenset({"claim"}), Reason.CAPACITY_SHORT: frozenset({"taken by"})}
+_NAMES_SHOWN = 64
+
+
+def claim_reports(
+    rejections: Sequence[Rejection], claims: Mapping[str, ResourceClaim], view: NodeView
+) -> list[ClaimReport]:
+    """The tree of one node. Requests in the order of the claim; a request nobody refused is left out."""
+    found: dict[tuple[str, str], dict[Hashable, DeviceGroup]] = {}
+    for rejection in rejections:
+        if rejection.claim:
+            groups = found.setdefault((rejection.claim, rejection.request), {})
+            _add(groups, rejection, view)
+    reports: dict[str, ClaimReport] = {}
+    for (claim, request), groups in found.items():
+        report = reports.setdefault(claim, ClaimReport(claim))
+        ordered = sorted(groups.values(), key=lambda group: -group.count)
+        seen = len(view.devices)
+        left = seen - sum(group.count for group in ordered if group.devices)
+        report.requests.append(RequestReport(request, wants(claims.get(claim), request), seen, left, ordered))
+    return list(reports.values())
+
+
+def notes(rejections: Iterable[Rejection]) -> list[str]:
+    """What is wrong with pools and slices as a whole, and searches that were not finished."""
+    return [rejection.words() for rejection in rejections if not rejection.claim]
+
+
+def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeView) -> None:
+    own = _OWN_FACTS.get(rejection.reason, frozenset())
+    detail = {name: value for name, value in rejection.detail.items() if name not in own}
+    key = (rejection.reason, tuple(detail.items()))
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = DeviceGroup(rejection.reason.value, 0, detail)
+    group.count += 1
+    if rejection.device is not None and len(group.devices) < _NAMES_SHOWN:
+        group.devices.append(f"{rejection.device.pool}/{rejection.device.device}")
+    for name in own:
+        for holder in rejection.detail.get(name, "").split(", "):
+            group.holders[holder] = group.holders.get(holder, 0) + 1
+    if rejection.reason in (Reason.SELECTOR_FALSE, Reason.SELECTOR_ERROR) and rejection.device is not None:
+        position = view.positions.get(rejection.device)
+        if position is not None:
+            for name, value in read_values(rejection.detail.get("selector", ""), view.devices[position]).items():
+                values = group.values.setdefault(name, {})
+                values[value] = values.get(value, 0) + 1
+
+
+def read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
+    """What a selector (``class c selector #0: <expression>``) reads of a device: name → value, or "absent"."""
+    try:
+        reads = compile_selector(selector.partition(": ")[2]).reads
+    except CompileError:
+        return {}
+    values: dict[str, str] = {}
+    if reads.driver:
+        values["driver"] = info.key.driver
+    for name in sorted(reads.qualified_attributes()):
+        attribute = info.attribute(name)
+        values[name] = _shown(attribute[1]) if attribute is not None else ABSENT + near_miss(name, info.attributes)
+    for name in sorted(reads.qualified_capacity()):
+        domain, _, short = name.partition("/")
+        capacity = info.capacities.get(name) or (info.capacities.get(short) if domain == info.key.driver else None)
+        values[name] = str(capacity.value) if capacity is not None else ABSENT + near_miss(name, info.capacities)
+    return values
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def near_miss(name: str, known: Iterable[str]) -> str:
+    """`` (there is …)`` when a known name looks like ``name``, else nothing. Domains count only when written."""
+    names = {other: other for other in known}
+    close = get_close_matches(name, names, 1, 0.75) or get_close_matches(name.rpartition("/")[2], names, 1, 0.75)
+    if not close:
+        by_id = {other.rpartition("/")[2]: other for other in names}
+        close = [by_id[found] for found in get_close_matches(name.rpartition("/")[2], by_id, 1, 0.75)]
+    return f" (there is {close[0]})" if close else ""
+
+
+def wants(claim: ResourceClaim | None, request: str) -> str:
+    """What a request asks for: ``2 of class gpu``, ``all of class gpu``; "" for a claim we do not have."""
+    asked = None if claim is None else find_request(claim, request)
+    if asked is None:
+        return ""
+    amount = "all" if asked.allocationMode == ALL else str(asked.count)
+    return f"{amount} of class {asked.deviceClassName}"
+
+
+def find_request(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSubRequest | None:
+    """The part of a claim that a result's or rejection's request name means; None without one."""
+    first, _, second = name.partition("/")
+    request: DeviceRequest | None = next((r for r in claim.spec.devices.requests if r.name == first), None)
+    if request is None:
+        return None
+    return next((sub for sub in request.firstAvailable if sub.name == second), None) if second else request.exactly
+
+
+def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+    """Nodes of which the same can be said become one group; each comes as a group of one node, in node order.
+
+    Device names and holders are those of the first node, numbers of devices are those of each node; holders of the
+    others are added. Order: largest group first, nodes that fit before all others.
+    """
+    folded: dict[Hashable, NodeGroup] = {}
+    for group in groups:
+        key = _likeness(group)
+        same = folded.get(key)
+        if same is None:
+            folded[key] = replace(group, nodes=list(group.nodes))
+        else:
+            same.nodes.extend(group.nodes)
+            _merge_holders(same, group)
+    return sorted(folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
+
+
+def _likeness(group: NodeGroup) -> Hashable:
+    name = group.nodes[0]
+    return (
+        group.fits,
+        group.devices,
+        tuple((verdict.plugin, verdict.code, tuple(verdict.reasons)) for verdict in group.verdicts),
+        tuple(
+            (claim.claim, request.request, tuple((_facts(part, name)) for part in request.refused))
+            for claim in group.claims
+            for request in claim.requests
+        ),
+        tuple(note.replace(name, "<node>") for note in group.notes),
+    )
+
+
+def _facts(part: DeviceGroup, name: str) -> Hashable:
+    return (
+        part.reason,
+        part.count,
+        tuple((key, value.replace(name, "<node>")) for key, value in part.detail.items()),
+        tuple(sorted((attribute, tuple(sorted(values.items()))) for attribute, values in part.values.items())),
+    )
+
+
+def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
+    for claim, other in zip(kept.claims, more.claims, strict=True):
+        for request, same in zip(claim.requests, other.requests, strict=True):
+            for part, again in zip(request.refused, same.refused, strict=True):
+                for holder, count in again.holders.items():
+                    part.holders[holder] = part.holders.get(holder, 0) + count
