@@ -12,7 +12,18 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, EVENTS, PODS, SERVICE_ACCOUNTS, Api, Object, Resource
+from e2e.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    EVENTS,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICE_ACCOUNTS,
+    Api,
+    Object,
+    Resource,
+)
 from e2e.controlplane import ControlPlane, build
 from e2e.controlplane.fixtures import make_api
 from e2e.driver import PretendedDriver, add_node
@@ -120,6 +131,18 @@ async def use_every_ordinary_right(api: Api) -> None:
         return any(event.get("series") for event in await api.list(EVENTS, NS))
 
     await eventually(repeated, "the second failure is counted in the Event of the first", timeout_s=40)
+    await preempt(api)
+
+
+async def preempt(api: Api) -> None:
+    """A Pod that has to go for a more important one."""
+    await add_node(api, "tiny", cpu="1")
+    await api.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    there: Object = {"requests": {"cpu": "1"}, "nodeSelector": {"kubernetes.io/hostname": "tiny"}}
+    await api.create(PODS, pod("goes", terminationGracePeriodSeconds=0, **there), NS)
+    await eventually(lambda: bound(api, "goes"), "the Pod that will go is bound")
+    await api.create(PODS, pod("comes", priorityClassName="urgent", **there), NS)
+    await eventually(lambda: bound(api, "comes"), "the more important Pod has its place")
 
 
 async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) -> None:

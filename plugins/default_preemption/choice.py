@@ -23,9 +23,13 @@ def started_s(pod: Pod, now: float) -> float:
     return now if parsed is None else parsed
 
 
-def importance(now: float) -> Callable[[PodInfo], tuple[float, float]]:
-    """Sort key: the higher priority first, then who runs for longer."""
-    return lambda info: (-info.pod.priority, started_s(info.pod, now))
+def importance(now: float) -> Callable[[PodInfo], tuple[float, float, bool]]:
+    """Sort key: the higher priority first, then who runs for longer; of equal Pods those last that go anyway."""
+    return lambda info: (
+        -info.pod.priority,
+        started_s(info.pod, now),
+        info.pod.metadata.deletionTimestamp is not None,
+    )
 
 
 def best(candidates: Sequence[Candidate], now: float) -> Candidate:

@@ -121,7 +121,8 @@ class DefaultPreemption(PluginBase):
         """What is left to do; the preemptor is held back only while there are victims that do not go yet."""
         progress = PreemptionProgress()
         if any(victim.metadata.deletionTimestamp is None for victim in chosen.victims):
-            self._running = {uid: other for uid, other in self._running.items() if not other.ended}
+            known = self.state.pods
+            self._running = {uid: other for uid, other in self._running.items() if uid in known and not other.ended}
             self._running[cycle.pod.uid] = progress
         displaced = tuple(
             info.pod for info in cycle.state.nominator.on(chosen.node) if info.pod.priority < cycle.pod.priority

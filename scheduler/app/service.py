@@ -157,7 +157,6 @@ class Service:
             withdraw=self.loop.withdraw,
             displace=displace,
             activate=self.loop.activate,
-            ungate=self.loop.ungate,
             clock=clock,
         )
         self.committer.on_preempt = preempt

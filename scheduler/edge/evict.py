@@ -40,7 +40,7 @@ class Evictor:
 
     ``withdraw(uid)`` makes a Pod that we are about to bind give its place back and answers True once it has, or False
     when it is too late or the Pod is none of ours. ``displace(pod)`` ends a Pod's nomination. ``activate(uid)`` lets
-    the preemptor try again at once, ``ungate(uid)`` only if it is held back at its gate.
+    the preemptor try again at once: after a failure, and when nobody's going will wake it.
     """
 
     def __init__(
@@ -52,12 +52,11 @@ class Evictor:
         withdraw: Callable[[str], Awaitable[bool]],
         displace: Callable[[Pod], None],
         activate: Callable[[str], None],
-        ungate: Callable[[str], None],
         clock: Callable[[], float],
         now: Callable[[], str] = rfc3339_now,
     ) -> None:
         self._client, self._state, self._reports = client, state, reports
-        self._withdraw, self._displace, self._activate, self._ungate = withdraw, displace, activate, ungate
+        self._withdraw, self._displace, self._activate = withdraw, displace, activate
         self._clock, self._now = clock, now
         self._tasks: set[asyncio.Task[None]] = set()
         self._failures: dict[str, int] = {}
@@ -99,13 +98,12 @@ class Evictor:
             failed = True
             self._trouble(preemptor, error)
         await self._pause_after(preemptor, failed)
-        preemption.progress.ended = True
         self._reports.preemption_ended("error" if failed else "success", self._clock() - started)
-        # Without a victim that still counts on a node nobody's going will wake the preemptor any more.
+        # Otherwise the last victim's going opens the gate and wakes the preemptor: not before the watch has shown it,
+        # or the next attempt would take the same victims for Pods that stay.
         if failed or in_memory or not any(victim.uid in self._state.placements for victim in victims):
+            preemption.progress.ended = True
             self._activate(preemptor.uid)
-        else:
-            self._ungate(preemptor.uid)
 
     async def _pause_after(self, preemptor: Pod, failed: bool) -> None:
         """The preemptor stays held back for a while when evictions keep failing: trying at once would never end."""

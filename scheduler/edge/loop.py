@@ -405,12 +405,6 @@ class SchedulingLoop:
         self.queue.activate([uid], self.clock())
         self._wake.set()
 
-    def ungate(self, uid: str) -> None:
-        """Ask a preemptor's gate again; nothing for a Pod that is not held back by it."""
-        queued = self.queue.get(uid)
-        if queued is not None and queued.gating_plugin == "DefaultPreemption":
-            self.activate(uid)
-
     async def _undo(self, placed: Placed, promised: Sequence[Promise]) -> None:
         try:
             await self.committer.undo(placed, promised)

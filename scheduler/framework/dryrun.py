@@ -59,7 +59,7 @@ class _Node:
     violations: int = 0
 
 
-Importance = Callable[[PodInfo], tuple[float, float]]
+Importance = Callable[[PodInfo], tuple[float, float, bool]]
 """Sort key of Pods on a node, the most important first."""
 
 

@@ -76,8 +76,8 @@ class PatchPodStatus:
 
 @dataclass(slots=True)
 class PreemptionProgress:
-    """How far a preemption in the background is. ``last``: the last victim, once its turn has come; ``ended``: all
-    was said to the API server, or it failed.
+    """How far a preemption in the background is. ``last``: the last victim, once its turn has come; ``ended``: it is
+    over without anybody's going to wait for.
     """
 
     last: Pod | None = None

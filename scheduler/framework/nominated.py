@@ -54,17 +54,14 @@ def _nominated(cycle: Cycle, nodes: NodeTable, rows: Rows) -> dict[int, list[Pod
     if not nominator:
         return {}
     found: dict[int, list[PodInfo]] = {}
-    wanted = set(rows.tolist())
     for name in nominator.nodes():
-        row = nodes.row_of(name)
-        if row is None or row not in wanted:
-            continue
         here = [
             info
             for info in nominator.on(name)
             if info.uid != cycle.info.uid and info.pod.priority >= cycle.pod.priority
         ]
-        if here:
+        row = nodes.row_of(name) if here else None
+        if row is not None and bool((rows == row).any()):
             found[row] = here
     return found
 
