@@ -18,6 +18,7 @@ from plugins.pod_topology_spread import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
+from plugins.volumes import NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone
 from scheduler.framework.plugin import PluginFactory
 
 DEFAULT_PLUGINS: dict[str, PluginFactory] = {
@@ -29,6 +30,10 @@ DEFAULT_PLUGINS: dict[str, PluginFactory] = {
     "NodeAffinity": NodeAffinity,
     "NodePorts": NodePorts,
     "NodeResourcesFit": NodeResourcesFit,
+    "VolumeRestrictions": VolumeRestrictions,
+    "NodeVolumeLimits": NodeVolumeLimits,
+    "VolumeBinding": VolumeBinding,
+    "VolumeZone": VolumeZone,
     "PodTopologySpread": PodTopologySpread,
     "InterPodAffinity": InterPodAffinity,
     "DynamicResources": DynamicResources,

@@ -16,6 +16,7 @@ from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, NAMESPACE, NODE, POD, RESOURCE_CLAIM, Kind
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
+from scheduler.api.storage import STORAGE_KINDS
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
 from scheduler.app.profiles import build_profiles, queue_hooks
@@ -33,6 +34,7 @@ from scheduler.edge.reconcile import Reconciler
 from scheduler.edge.reflector import BadObject, Reflector
 from scheduler.edge.reports import AttemptReports, Log
 from scheduler.edge.status import StatusWriter
+from scheduler.edge.volumes import VolumeWriter
 from scheduler.framework.instructions import PreemptPods
 from scheduler.framework.permit import WaitingPods
 from scheduler.framework.status import Status
@@ -111,6 +113,7 @@ class Service:
             self.state,
             writer,
             PodClaims(client, writer, kind=kinds.claim),
+            VolumeWriter(client),
             Binder(client),
             self.reflectors[RESOURCE_CLAIM.name],
             self._own_events,
@@ -160,6 +163,13 @@ class Service:
             clock=clock,
         )
         self.committer.on_preempt = preempt
+        self.committer.on_kept_waiting = self._name_node
+
+    def _name_node(self, pod: Pod) -> None:
+        """The Binding has to wait: meanwhile the Pod's status names the node (spec 6.3)."""
+        placement = self.state.placements.get(pod.uid)
+        if placement is not None:
+            self.status.nominate(pod, placement.node)
 
     @property
     def synced(self) -> bool:
@@ -252,4 +262,4 @@ def watched_kinds(kinds: ResourceKinds, features: Features | None = None) -> tup
     """What a scheduler reads of the API server, in the order the watches start. ``features`` None: the defaults."""
     devices = (kinds.claim, kinds.slice, kinds.device_class, kinds.taint_rule)
     groups = (POD_GROUP,) if features is not None and features.generic_workload else ()
-    return (NODE, POD, NAMESPACE, POD_DISRUPTION_BUDGET, *WORKLOADS, *devices, *groups)
+    return (NODE, POD, NAMESPACE, POD_DISRUPTION_BUDGET, *WORKLOADS, *STORAGE_KINDS, *devices, *groups)

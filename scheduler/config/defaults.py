@@ -35,10 +35,6 @@ UPSTREAM_PLUGINS = (
 
 NOT_BUILT_YET = frozenset(
     {
-        "VolumeRestrictions",
-        "NodeVolumeLimits",
-        "VolumeBinding",
-        "VolumeZone",
         # Off by default in kube-scheduler, behind feature gates.
         "DeferredPodScheduling",
         "GangScheduling",

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.cycle.decision import Placed
 from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
@@ -24,12 +25,14 @@ from scheduler.errors import InternalError, SchedulerError
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.instructions import (
     BindPod,
+    BindVolume,
     CreateClaim,
     DeallocateClaim,
     DeleteClaim,
     Instruction,
     PatchPodStatus,
     PreemptPods,
+    SelectNode,
     UnreserveClaim,
     WaitUntil,
     WriteClaim,
@@ -64,6 +67,13 @@ class PodClaimWrites(Protocol):
     async def create(self, claim: ResourceClaim) -> ResourceClaim: ...
     async def delete(self, claim: ResourceClaim) -> None: ...
     async def patch_status(self, instruction: PatchPodStatus) -> None: ...
+
+
+class VolumeWrites(Protocol):
+    """What the committer needs for volumes; every call answers with the stored object."""
+
+    async def bind_volume(self, volume: PersistentVolume) -> PersistentVolume: ...
+    async def select_node(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim: ...
 
 
 class Binds(Protocol):
@@ -120,6 +130,7 @@ class Committer:
         state: ClusterState,
         claims: ClaimWrites,
         pod_claims: PodClaimWrites,
+        volumes: VolumeWrites,
         binder: Binds,
         revisions: Revisions,
         on_events: Callable[[Iterable[ClusterEvent]], None],
@@ -128,12 +139,14 @@ class Committer:
         sleep: Callable[[float], object] = asyncio.sleep,
     ) -> None:
         self.state, self.claims, self.pod_claims = state, claims, pod_claims
-        self.binder, self.revisions = binder, revisions
+        self.volumes, self.binder, self.revisions = volumes, binder, revisions
         self.on_events = on_events
         self.verify_timeout_s = verify_timeout_s
         self._sleep = sleep
         self.on_wait: Callable[[Pod, WaitUntil], None] = lambda pod, wait: None
+        self.on_kept_waiting: Callable[[Pod], None] = lambda pod: None
         self.on_preempt: Callable[[PreemptPods], None] = lambda preemption: None
+        self.aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
         self._withdrawable: set[str] = set()
         self._withdrawn: set[str] = set()
 
@@ -202,6 +215,9 @@ class Committer:
                 if isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None:
                     self._devices_there(placed, instruction.claim.key, instruction.allocation)
                 with _prefixed(f'running PreBind plugin "{plugin.name}": '):
+                    if isinstance(instruction, WaitUntil):
+                        await self._wait_aside(placed.pod, instruction)
+                        continue
                     claim = await self._perform(placed.pod, instruction)
                 gave = isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None
                 if claim is not None and gave:
@@ -223,6 +239,13 @@ class Committer:
             return None
         if isinstance(instruction, PatchPodStatus):
             await self.pod_claims.patch_status(instruction)
+            return None
+        if isinstance(instruction, BindVolume):
+            self.on_events(self.state.learn_volume(await self.volumes.bind_volume(instruction.volume)))
+            return None
+        if isinstance(instruction, SelectNode):
+            chosen = await self.volumes.select_node(instruction.claim, instruction.node)
+            self.on_events(self.state.learn_volume_claim(chosen))
             return None
         if isinstance(instruction, WaitUntil):
             await self._wait(pod, instruction)
@@ -246,21 +269,29 @@ class Committer:
             self.on_events(self.state.learn_claim(claim))
         return claim
 
+    async def _wait_aside(self, pod: Pod, wait: WaitUntil) -> None:
+        """Wait without a place among the commits, which others need; what is ready at once keeps it."""
+        self.on_wait(pod, wait)
+        if not _is_ready(wait):
+            async with self.aside():
+                await self._poll(pod, wait)
+
     async def _wait(self, pod: Pod, wait: WaitUntil) -> None:
         self.on_wait(pod, wait)
+        if not _is_ready(wait):
+            await self._poll(pod, wait)
+
+    async def _poll(self, pod: Pod, wait: WaitUntil) -> None:
+        self.on_kept_waiting(pod)
         waited_s = 0.0
-        while True:
-            failure = wait.ready()
-            if failure == "":
-                return
-            if failure is not None:
-                raise SchedulerError(failure)
-            if waited_s >= wait.timeout_s:
-                raise SchedulerError(wait.timeout_text)
+        while waited_s < wait.timeout_s:
             pause_s = min(wait.interval_s, wait.timeout_s - waited_s)
             await self._sleep(pause_s)  # type: ignore[misc]  # injected; asyncio.sleep in production
             waited_s += pause_s
             self._still_wanted(pod)
+            if _is_ready(wait):
+                return
+        raise SchedulerError(wait.timeout_text)
 
     async def _verify(self, placed: Placed, written: list[ResourceClaim], outcome: CommitOutcome) -> None:
         """Wait until the claim watch has passed our writes, then look who else holds our devices.
@@ -408,6 +439,14 @@ class Committer:
                     with suppress(SchedulerError):
                         await self._perform(placed.pod, instruction)
         self.on_events(self.state.devices.released(promised))
+
+
+def _is_ready(wait: WaitUntil) -> bool:
+    """False while it is to be waited for; raises what went wrong."""
+    failure = wait.ready()
+    if failure:
+        raise SchedulerError(failure)
+    return failure is not None
 
 
 def unreserved(plugin: Any, placed: Placed) -> Sequence[Instruction]:

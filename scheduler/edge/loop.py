@@ -8,8 +8,8 @@ attempt raises costs that Pod its attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from scheduler.api.changes import Change
@@ -96,6 +96,7 @@ class SchedulingLoop:
         self.verify_caches, self.step_budget = verify_caches, step_budget
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(commits_max)
+        committer.aside = self._aside
         self._commits: set[asyncio.Task[None]] = set()
         self._commit_of: dict[str, asyncio.Task[None]] = {}
         self._rotations = {name: Rotation() for name in profiles}
@@ -358,6 +359,15 @@ class SchedulingLoop:
             self.reports.broken(f"the outcome of pod {placed.pod.key}", error)
             self.queue.done(queued.uid)
         self._wake.set()
+
+    @asynccontextmanager
+    async def _aside(self) -> AsyncIterator[None]:
+        """A commit that only waits holds no slot."""
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
 
     async def _permitted(self, queued: QueuedPod, placed: Placed, waiting: WaitingPod, started: float) -> bool:
         """Wait until Permit plugins agree; False when the Pod gave its place back (spec 7.1). Holds no commit slot."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
+from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,28 @@ class PreemptPods:
 
 
 @dataclass(frozen=True, slots=True)
+class BindVolume:
+    """Store that ``volume`` is promised to ``claim``: its claimRef and annotations as ``volume`` has them.
+
+    Refused when the volume changed meanwhile. The answer is known at once.
+    """
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+
+
+@dataclass(frozen=True, slots=True)
+class SelectNode:
+    """Store in ``claim`` that its volume is to be made for ``node`` ("": for no node any more).
+
+    Refused when the claim changed meanwhile. The answer is known at once.
+    """
+
+    claim: PersistentVolumeClaim
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class WaitUntil:
     """Wait until ``ready`` answers: None to go on waiting, "" for ready, a text for failure.
 
@@ -130,6 +153,8 @@ Instruction = (
     | DeleteClaim
     | PatchPodStatus
     | PreemptPods
+    | BindVolume
+    | SelectNode
     | WaitUntil
     | BindPod
 )

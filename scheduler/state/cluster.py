@@ -24,6 +24,7 @@ from scheduler.api.kinds import (
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.resource import ResourceClaim
+from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.dra.features import Features
 from scheduler.errors import InternalError
 from scheduler.state.budgets import BudgetState
@@ -36,6 +37,7 @@ from scheduler.state.podgroups import PodGroupState
 from scheduler.state.podinfo import PodInfo, pod_info
 from scheduler.state.topology import TopologyIndex
 from scheduler.state.topology_workloads import WORKLOAD_KINDS, WorkloadState
+from scheduler.state.volumes import VOLUME_KINDS, VolumeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class ClusterState:
         self.budgets = BudgetState()
         self.workloads = WorkloadState()
         self.pod_groups = PodGroupState()
+        self.volumes = VolumeState()
         self.version = 0
 
     def apply(self, change: Change) -> list[ClusterEvent]:
@@ -93,6 +96,8 @@ class ClusterState:
         if kind == POD_DISRUPTION_BUDGET.name:
             self.budgets.apply(change.old, change.new)
             return []
+        if kind in VOLUME_KINDS:
+            return self.volumes.apply(change)
         if kind == POD_GROUP.name:
             return self.pod_groups.apply(change)
         if kind in WORKLOAD_KINDS:
@@ -153,11 +158,13 @@ class ClusterState:
         info = pod_info(pod)
         self.nominator.forget(pod.uid)
         self.topology.pod_added(info, self.nodes.add_pod(info, node))
+        self.volumes.pod_added(pod, node)
         self.placements[pod.uid] = Placement(info, node, assumed)
 
     def _lift(self, placement: Placement) -> None:
         self.nodes.remove_pod(placement.info, placement.node)
         self.topology.pod_removed(placement.info)
+        self.volumes.pod_removed(placement.info.pod, placement.node)
 
     def assume(self, pod: Pod, node: str) -> None:
         """Count ``pod`` on ``node`` from now on; the watch confirms it later, ``forget`` takes it back."""
@@ -194,6 +201,16 @@ class ClusterState:
         self.version += 1
         return self.devices.learn_claim(claim)
 
+    def learn_volume(self, volume: PersistentVolume) -> list[ClusterEvent]:
+        """The answer to our own write of a volume: known from now on, before the watch shows it."""
+        self.version += 1
+        return self.volumes.learn_volume(volume)
+
+    def learn_volume_claim(self, claim: PersistentVolumeClaim) -> list[ClusterEvent]:
+        """As learn_volume, for a PersistentVolumeClaim."""
+        self.version += 1
+        return self.volumes.learn_claim(claim)
+
     def assumed_count(self) -> int:
         """Pods assumed and not yet confirmed."""
         return sum(placement.assumed for placement in self.placements.values())
@@ -207,6 +224,7 @@ class ClusterState:
             by_node.setdefault(placement.node, []).append(placement.info)
         self.nodes.verify(by_node)
         self.topology.verify((info, self.nodes.row_with_pods(name)) for name, pods in by_node.items() for info in pods)
+        self.volumes.verify((info.pod, name) for name, pods in by_node.items() for info in pods)
         self.devices.verify()
 
     def _verify_placements(self) -> None:

@@ -244,13 +244,13 @@ def test_leader_election_is_not_checked_when_off() -> None:
             "delayCacheUntilActive: true is not built yet in dra-scheduler: a standby always keeps its caches warm",
         ),
         (
-            "profiles: [{plugins: {filter: {enabled: [{name: VolumeBinding}]}}}]",
-            'profiles[0].plugins.filter.enabled[0].name: plugin "VolumeBinding" of kube-scheduler is not built yet'
+            "profiles: [{plugins: {filter: {enabled: [{name: GangScheduling}]}}}]",
+            'profiles[0].plugins.filter.enabled[0].name: plugin "GangScheduling" of kube-scheduler is not built yet'
             " in dra-scheduler",
         ),
         (
-            "profiles: [{pluginConfig: [{name: VolumeBinding, args: {bindTimeoutSeconds: 9}}]}]",
-            'profiles[0].pluginConfig[0].name: plugin "VolumeBinding" of kube-scheduler is not built yet'
+            "profiles: [{pluginConfig: [{name: GangScheduling, args: {x: 9}}]}]",
+            'profiles[0].pluginConfig[0].name: plugin "GangScheduling" of kube-scheduler is not built yet'
             " in dra-scheduler",
         ),
         (

@@ -152,6 +152,7 @@ class CommitWorld:
             self.state,
             self.calls,  # type: ignore[arg-type]  # answers with objects the server would not store
             None,  # type: ignore[arg-type]  # no instruction here speaks of made claims
+            None,  # type: ignore[arg-type]  # nor of volumes
             self.calls,
             self.calls,
             self.events.extend,

@@ -148,6 +148,9 @@ def test_rights_are_exactly_the_calls_that_are_made() -> None:
     )
     watched = ["nodes", "pods", "namespaces", "services", "replicationcontrollers"]
     watched += ["replicasets.apps", "statefulsets.apps", "poddisruptionbudgets.policy"]
+    watched += ["persistentvolumes", "persistentvolumeclaims"]
+    storage = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
+    watched += [f"{name}.storage.k8s.io" for name in storage]
     watched += [
         f"{name}.resource.k8s.io" for name in ("deviceclasses", "resourceslices", "devicetaintrules", "resourceclaims")
     ]
@@ -157,6 +160,10 @@ def test_rights_are_exactly_the_calls_that_are_made() -> None:
         ("pods", "delete"),
         ("pods/binding", "create"),
         ("pods/status", "patch"),
+        ("persistentvolumes", "get"),
+        ("persistentvolumes", "patch"),
+        ("persistentvolumeclaims", "get"),
+        ("persistentvolumeclaims", "patch"),
         ("resourceclaims.resource.k8s.io", "get"),
         ("resourceclaims.resource.k8s.io", "patch"),
         ("resourceclaims.resource.k8s.io", "create"),
