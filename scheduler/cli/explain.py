@@ -6,9 +6,13 @@ Exit codes: 0 the Pod is scheduled or fits, 2 it waits or is held back, 1 the co
 from __future__ import annotations
 
 import argparse
+import time
 
 from scheduler.cli.options import Arguments, UsageError, add_flag
 from scheduler.cli.sources import add_source_flags, caveats_of, load_snapshot, painter, write_data
+
+HINTS_S = 3.0
+"""How long hints are looked for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: Arguments) -> int:
     """0 or 2, see above."""
+    from scheduler.explain.hints import find_hints
     from scheduler.explain.holders import who_uses
     from scheduler.explain.pods import explain_pod
     from scheduler.explain.text import explanation_lines
@@ -30,6 +35,10 @@ def execute(arguments: Arguments) -> int:
     pod = snapshot.pod(arguments.namespace, name)
     profile, own = snapshot.profile_for(pod)
     found = explain_pod(profile, pod, snapshot.state, snapshot.now)
+    if arguments.hints and found.phase == "waiting":
+        ends_at = time.monotonic() + HINTS_S
+        if not find_hints(profile, pod, snapshot.state, snapshot.now, found, lambda: time.monotonic() < ends_at):
+            found.caveats.append("not every change that might help was tried")
     if not own:
         found.caveats.append(
             f"schedulerName {pod.spec.schedulerName} has no profile here: judged by profile {profile.name}"

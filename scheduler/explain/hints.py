@@ -1,0 +1,80 @@
+"""Hints: single changes after which a waiting Pod would fit. Each is tried in a simulation before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from scheduler.api.core import Pod
+from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from scheduler.cycle.decision import Placed
+from scheduler.errors import SchedulerError
+from scheduler.explain.candidates import Candidate, candidates
+from scheduler.explain.facts import Explanation, Hint
+from scheduler.explain.pods import attempt
+from scheduler.framework.profile import Profile
+from scheduler.state.cluster import ClusterState
+from scheduler.state.trial import Trial
+
+TRIES_MAX = 60
+HINTS_MAX = 12
+
+
+def find_hints(
+    profile: Profile,
+    pod: Pod,
+    state: ClusterState,
+    now: float,
+    found: Explanation,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> bool:
+    """Fill ``found.hints``; False when it was stopped before everything was tried.
+
+    ``state`` must be one's own: each change is made in it, one attempt decides, and the change is taken back.
+    ``may_go_on`` is asked before each try. Cost: one attempt per try, ``TRIES_MAX`` at most.
+    """
+    done: set[tuple[str, str]] = set()
+    tries = 0
+    for candidate in candidates(pod, state, found):
+        if candidate.family in done:
+            continue
+        if tries >= TRIES_MAX or len(found.hints) >= HINTS_MAX or not may_go_on():
+            return False
+        tries += 1
+        node = placed_with(profile, pod, state, now, candidate)
+        if node and (not candidate.only_node or node == candidate.only_node):
+            done.add(candidate.family)
+            found.hints.append(Hint(candidate.change, candidate.subject, node, candidate.text))
+    return True
+
+
+def placed_with(profile: Profile, pod: Pod, state: ClusterState, now: float, candidate: Candidate) -> str:
+    """The node that the Pod would get after the change, "" for none. The state is as before afterwards."""
+    with Trial(state) as trial:
+        changed = _apply(trial, pod, state, candidate)
+        try:
+            decision = attempt(profile, changed, state, now)
+        except SchedulerError:
+            return ""
+    return decision.node if isinstance(decision, Placed) else ""
+
+
+def _apply(trial: Trial, pod: Pod, state: ClusterState, candidate: Candidate) -> Pod:
+    for claim, replacement in candidate.claims:
+        trial.put(RESOURCE_CLAIM, claim, replacement)
+    for gone in _gone_pods(state, candidate):
+        trial.remove(POD, gone)
+    for node in candidate.nodes:
+        trial.put(NODE, None, node)
+    for given in candidate.slices:
+        trial.put(RESOURCE_SLICE, None, given)
+    if candidate.pod is None:
+        return pod
+    trial.put(POD, pod, candidate.pod)
+    return candidate.pod
+
+
+def _gone_pods(state: ClusterState, candidate: Candidate) -> Iterator[Pod]:
+    for uid in candidate.gone:
+        gone = state.pods.get(uid)
+        if gone is not None:
+            yield gone
