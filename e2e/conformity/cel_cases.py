@@ -14,7 +14,7 @@ _PLACE = re.compile(r"\{([A-Za-z]+(?:<[A-Za-z<>]+>)?)\}")
 # Types that have values of their own kind; ``any`` stands for one of them.
 _ANY = ("int", "string", "double", "bool", "uint", "bytes", "list<int>", "map<int>", "quantity", "semver", "timestamp")
 _DEPTH_MAX = 2
-CORNER_EVERY = 8
+CORNER_EVERY = 6
 
 
 def cel_cases(seed: int, count: int) -> Iterator[Json]:

@@ -530,6 +530,18 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 # Whole expressions at corners of the language (spec of upstream: cel-go 0.29, Kubernetes 1.37 libraries).
 CORNERS = (
+    "dyn(1).map(x, x) == []",
+    "dyn('a').all(x, true)",
+    "dyn(quantity('1')).exists(x, true)",
+    "dyn(device.driver).all(i, x, true)",
+    "1.all(x, true)",
+    "'a'.exists(x, x == 'a')",
+    "quantity('1').map(x, x) == []",
+    "semver('1.0.0').all(i, x, true)",
+    "'%d'.format([dyn('x')]) == ''",
+    "'%e'.format([dyn({})]) == ''",
+    "'%x'.format([dyn(1.5)]) == ''",
+    "'%s'.format([dyn(quantity('1'))]) == ''",
     "[0.0/0.0, 1.0].sort() == []",
     "[1.0, 0.0/0.0].isSorted()",
     "[dyn(1), dyn('a')].sort() == []",
