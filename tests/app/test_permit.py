@@ -80,7 +80,7 @@ async def test_a_refused_pod_is_told_and_gives_its_room_back(wish: str, message:
         assert await until_bound(w, "b") == "n1"
 
 
-async def test_a_deleted_pod_stops_waiting() -> None:
+async def test_b110_a_deleted_pod_stops_waiting() -> None:
     """B110: the room of a Pod deleted at Permit is free at once."""
     async with world([*classes(), node("n1", cpu="1")], CONFIG) as w:
         await w.call("POST", PODS_PATH, labelled("a", "wait"))
@@ -104,6 +104,40 @@ async def test_a_waiting_pod_gives_way_to_a_more_important_one() -> None:
         assert deleted(w) == []
         notes = [item["note"] for item in await events(w, "FailedScheduling") if item["regarding"]["name"] == "a"]
         assert notes[0] == "waiting on permit for pod: preempted"
+
+
+async def test_a_pod_that_waits_at_pre_bind_names_its_node() -> None:
+    """6.3: its status names the node meanwhile; the Binding clears that."""
+    async with world([*classes(), node("n1", cpu="1")], CONFIG) as w:
+        await w.call("POST", PODS_PATH, labelled("a", "queue"))
+
+        async def nominated() -> bool:
+            return bool((await w.pod("a"))["status"].get("nominatedNodeName") == "n1")
+
+        await w.until(nominated, "the status names the node")
+        assert await w.bound() == {}
+        Turnstile.opened = True
+        assert await until_bound(w, "a") == "n1"
+        assert not await nominated()
+
+
+async def test_a_pod_at_pre_bind_gives_way_to_a_more_important_one() -> None:
+    """It ends at its next step, its nomination is cleared, and the preemptor is tried at once."""
+    async with world([*classes(), node("n1", cpu="1")], CONFIG) as w:
+        await w.call("POST", PODS_PATH, labelled("a", "queue"))
+        await shown(lambda: w.service.state.assumed_count() == 1)
+        await w.call("POST", PODS_PATH, of("high", "big", cpu="1"))
+        assert await until_bound(w, "big") == "n1"
+        assert deleted(w) == []
+        (told,) = await events(w, "Preempted")
+        assert told["note"].endswith("on node n1 (in kube-scheduler memory).")
+        notes = [item["note"] for item in await events(w, "FailedScheduling") if item["regarding"]["name"] == "a"]
+        assert notes[0] == f'running PreBind plugin "{Turnstile.name}": preempted by DefaultPreemption'
+
+        async def cleared() -> bool:
+            return not (await w.pod("a"))["status"].get("nominatedNodeName")
+
+        await w.until(cleared, "the nomination of a is cleared")
 
 
 async def test_stopping_does_not_wait_for_permits() -> None:

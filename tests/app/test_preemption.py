@@ -179,7 +179,7 @@ async def test_a_budget_decides_between_nodes() -> None:
         assert set(await w.bound()) == {"big", "guarded"}
 
 
-async def test_a_removed_node_takes_its_nominations_along() -> None:
+async def test_b123_a_removed_node_takes_its_nominations_along() -> None:
     """B123: the node goes and comes back under its name; nobody is kept room for but who was nominated anew."""
     async with world([*classes(), node("n1", cpu="2")], CONFIG) as w:
         await running(w, of("low", "slow", cpu="2", grace_s=30))

@@ -84,7 +84,7 @@ def test_verify_finds_a_nomination_of_a_stranger() -> None:
         nominator.verify([])
 
 
-def test_state_follows_pods_and_nodes() -> None:
+def test_b123_nominations_follow_pods_and_nodes() -> None:
     """B123: a nomination ends when the Pod is placed, assumed or gone, and when its node goes."""
     state = ClusterState()
     node = convert(NODE, {"metadata": {"name": "a", "uid": "a"}})
