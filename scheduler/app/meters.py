@@ -63,6 +63,10 @@ class ServiceMeter:
         """The background part of a preemption ended: success or error."""
         self._metrics.preemption_executions.labels(result).inc()
 
+    def claim_created(self, status: str) -> None:
+        """A claim was created for a Pod's extended resources: success or failure."""
+        self._metrics.claim_creations.labels(status, "false", "", "Pod").inc()
+
     def incoming(self, place: Place, event_label: str) -> None:
         """A Pod entered a queue."""
         label = _QUEUE_LABEL.get(place)

@@ -112,7 +112,7 @@ class Service:
         self.committer = Committer(
             self.state,
             writer,
-            PodClaims(client, writer, kind=kinds.claim),
+            PodClaims(client, writer, kind=kinds.claim, on_created=meter.claim_created),
             VolumeWriter(client),
             Binder(client),
             self.reflectors[RESOURCE_CLAIM.name],

@@ -207,6 +207,14 @@ class Metrics:
         self.preemption_executions = self._counter(
             "scheduler_preemption_goroutines_execution_total", "Preemptions carried out in the background.", "result"
         )
+        self.claim_creations = self._counter(
+            "dynamic_resource_allocation_resourceclaim_creates_total",
+            "Claims created for extended resources.",
+            "status",
+            "admin_access",
+            "owner_api_group",
+            "owner_api_kind",
+        )
         self.cache_size = self._gauge(
             "scheduler_cache_size", "Objects in the cache: nodes, pods, assumed_pods.", "type"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 from scheduler.api import bodies
 from scheduler.api.core import Pod
@@ -28,7 +29,10 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class PodClaims:
-    """Creates and deletes such claims. Every method raises ClaimError, ApiError, ApiUnavailable or NotLeading."""
+    """Creates and deletes such claims. ``on_created`` is told "success" or "failure" of each creation.
+
+    Every method raises ClaimError, ApiError, ApiUnavailable or NotLeading.
+    """
 
     def __init__(
         self,
@@ -36,10 +40,11 @@ class PodClaims:
         writer: ClaimWriter,
         *,
         kind: Kind = RESOURCE_CLAIM,
+        on_created: Callable[[str], None] = lambda status: None,
         sleep: Sleep = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        self._client, self._writer, self._kind = client, writer, kind
+        self._client, self._writer, self._kind, self._on_created = client, writer, kind, on_created
         self._sleep, self._rng = sleep, rng or random.Random()
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
@@ -47,6 +52,15 @@ class PodClaims:
 
         Cost: one write. A lost answer is read back; a name that somebody else has is drawn anew.
         """
+        try:
+            created = await self._create(claim)
+        except ClusterError:
+            self._on_created("failure")
+            raise
+        self._on_created("success")
+        return created
+
+    async def _create(self, claim: ResourceClaim) -> ResourceClaim:
         name = self._draw(claim)
         path = self._kind.path(claim.metadata.namespace)
         problem: ClusterError | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from scheduler.embedded import Fault
 from scheduler.embedded.faults import Action
 
@@ -78,6 +80,7 @@ async def test_b75_no_call_carries_a_placeholder() -> None:
         await running.until(told, "the third is told")
         assert (await running.bound())["b"] == "plugin"
         assert len(await claims(running)) == 2, "the user's and one of ours"
+        assert running.counts.seen["claim success"] == 1
         written = repr([entry.call for entry in running.server.audit.writes()])
         stored = repr(await claims(running)) + repr([await running.pod(name) for name in "abc"])
         assert "<extended-resources>" not in written + stored
@@ -123,3 +126,30 @@ async def test_a_claim_left_by_a_dead_process_is_replaced() -> None:
         names = [made["metadata"]["name"] for made in await claims(running)]
         assert len(names) == 1
         assert names != ["one-extended-resources-aaaaa"]
+
+
+@pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.DROP_AFTER, Action.ANSWER])
+@pytest.mark.parametrize(
+    ("verb", "kind", "subresource"),
+    [
+        ("create", "resourceclaims", "*"),
+        ("patch", "resourceclaims", ""),
+        ("patch", "resourceclaims", "status"),
+        ("patch", "pods", "status"),
+        ("create", "pods", "binding"),
+    ],
+)
+async def test_one_lost_or_failed_write_ends_with_one_claim(
+    action: Action, verb: str, kind: str, subresource: str
+) -> None:
+    """Wherever a single write is lost or answered 500, the Pod is bound with one claim, and no device leaks."""
+    async with world(cluster()) as running:
+        fault = Fault(action, verb=verb, kind=kind, subresource=subresource, code=500, times=1)
+        running.server.faults.add(fault)
+        running.server.load([asking("one", 1)])
+        await running.until(binds(running, "one"), "the Pod is bound in the end", timeout_s=20)
+        assert fault.hits == 1
+        (made,) = await claims(running)
+        assert [consumer["name"] for consumer in made["status"]["reservedFor"]] == ["one"]
+        running.server.load([asking("two", 1)])
+        await running.until(binds(running, "two"), "the second device is still there", timeout_s=20)

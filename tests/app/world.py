@@ -42,6 +42,9 @@ class Counts:
     def foreign_overlap(self, profile: str, count: int) -> None:
         self.seen["overlap"] += count
 
+    def claim_created(self, status: str) -> None:
+        self.seen[f"claim {status}"] += 1
+
     def broken(self, where: str) -> None:
         self.seen["broken"] += 1
 
