@@ -273,10 +273,10 @@ class DynamicResources:
         """Search again for every answer that is kept. Raises InternalError on a difference. Cost: whole clusters."""
         self._searches.verify(self._state)
 
-    def device_reasons(self, cycle: Cycle, node: Node) -> Sequence[Rejection]:
+    def device_reasons(self, cycle: Cycle, node: Node, max_steps: int = 10 * STEPS_PER_S) -> Sequence[Rejection]:
         """Why ``node`` cannot serve the attempt's open claims, device by device: asked only to explain.
 
-        Looks at the devices as they are now. Cost: one search without shortcuts, bounded.
+        Looks at the devices as they are now. Cost: one search without shortcuts, at most ``max_steps`` steps.
         """
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         plan = None if attempt is None else attempt.plan_on(node.name)
@@ -284,6 +284,6 @@ class DynamicResources:
             return ()
         collector = Collector()
         allocation = self._searches.allocation(cycle, plan, node, collector)
-        if allocation.run(10 * STEPS_PER_S) is None:
+        if allocation.run(max_steps) is None:
             allocation.stop()
         return tuple(collector.rejections.values())

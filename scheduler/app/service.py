@@ -35,6 +35,7 @@ from scheduler.edge.reflector import BadObject, Reflector
 from scheduler.edge.reports import AttemptReports, Log
 from scheduler.edge.status import StatusWriter
 from scheduler.edge.volumes import VolumeWriter
+from scheduler.explain.summary import Summaries
 from scheduler.framework.instructions import PreemptPods
 from scheduler.framework.permit import WaitingPods
 from scheduler.framework.status import Status
@@ -107,7 +108,8 @@ class Service:
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
         self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds, features)}
-        reports = AttemptReports(self.recorder, self.status, meter, log, instance)
+        self._summaries = Summaries()
+        reports = AttemptReports(self.recorder, self.status, meter, log, instance, self._summarize)
         writer = ClaimWriter(client, kind=kinds.claim)
         self.committer = Committer(
             self.state,
@@ -179,6 +181,9 @@ class Service:
     def deliver(self, batch: list[Change], revision: int) -> None:
         """The sink of all reflectors (the loop exists only after them)."""
         self.loop.deliver(batch, revision)
+
+    def _summarize(self, pod: Pod) -> str:
+        return self._summaries.summary(self.profiles[pod.spec.schedulerName], pod, self.state, self.loop.clock())
 
     def _own_events(self, events: Iterable[ClusterEvent]) -> None:
         self.loop.move(events)

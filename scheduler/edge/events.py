@@ -94,8 +94,11 @@ class EventRecorder:
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
 
-    def record(self, event: Event) -> None:
-        """Note ``event``; its note is cut to 1024 bytes on a character border. Cost: microseconds, no I/O."""
+    def record(self, event: Event, more: Callable[[], str] | None = None) -> None:
+        """Note ``event``; its note is cut to 1024 bytes on a character border. Cost: microseconds, no I/O.
+
+        ``more``: what follows the note, asked only when the event is the first of its series.
+        """
         key, now_s = _key(event), self._clock()
         series = self._series.get(key)
         if series is not None and now_s - series.seen_at_s < SERIES_GAP_S:
@@ -104,7 +107,8 @@ class EventRecorder:
             if series.written_count == 1 and series.count == 2:
                 self._enqueue(series)
             return
-        note = event_note(event.note)
+        added = "" if more is None else more()
+        note = event_note(f"{event.note} {added}" if added else event.note)
         if note is not event.note:
             event = msgspec.structs.replace(event, note=note)
         wall = self._wall()

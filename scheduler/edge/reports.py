@@ -6,6 +6,7 @@ Nothing here blocks: recorder and status writer queue, metrics count, the log li
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from scheduler.api.bodies import Event, pod_reference
@@ -19,6 +20,9 @@ from scheduler.framework.instructions import PreemptPods, WaitUntil
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Status
 from scheduler.queue.pod import QueuedPod
+
+DEVICES = "DynamicResources"
+"""The plugin whose refusals get a device summary."""
 
 
 class Meter(Protocol):
@@ -46,16 +50,33 @@ class Log(Protocol):
 
 
 class AttemptReports:
-    """The loop's reports in production. ``instance``: this replica's name in events."""
+    """The loop's reports in production. ``instance``: this replica's name in events.
+
+    ``summarize``: why devices were refused to a Pod, in one line; told in events, never in conditions.
+    """
 
     def __init__(
-        self, recorder: EventRecorder, status: StatusWriter, meter: Meter, log: Log, instance: Callable[[str], str]
+        self,
+        recorder: EventRecorder,
+        status: StatusWriter,
+        meter: Meter,
+        log: Log,
+        instance: Callable[[str], str],
+        summarize: Callable[[Pod], str] = lambda pod: "",
     ) -> None:
         self._recorder, self._status, self._meter, self._log = recorder, status, meter, log
-        self._instance = instance
+        self._instance, self._summarize = instance, summarize
 
     def _event(
-        self, pod: Pod, kind: str, reason: str, action: str, note: str, related: Pod | None = None, controller: str = ""
+        self,
+        pod: Pod,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: Pod | None = None,
+        controller: str = "",
+        more: Callable[[], str] | None = None,
     ) -> None:
         controller = controller or pod.spec.schedulerName
         self._recorder.record(
@@ -68,7 +89,8 @@ class AttemptReports:
                 reportingInstance=self._instance(controller),
                 regarding=pod_reference(pod),
                 related=None if related is None else pod_reference(related),
-            )
+            ),
+            more,
         )
 
     def popped(self, queued: QueuedPod) -> None:
@@ -102,7 +124,9 @@ class AttemptReports:
     def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None:
         """The Pod waits: condition, event, metrics, the attempt's line (kube-scheduler 1.37, spec 6.2)."""
         self._status.set_condition(pod, report.reason, report.message, report.nominated_node)
-        self._event(pod, "Warning", "FailedScheduling", "Scheduling", report.message)
+        devices = report.reason == UNSCHEDULABLE and DEVICES in report.unschedulable_plugins
+        more = partial(self._summary, pod) if devices else None
+        self._event(pod, "Warning", "FailedScheduling", "Scheduling", report.message, more=more)
         result = "unschedulable" if report.reason == UNSCHEDULABLE else "error"
         self._meter.attempt(result, pod.spec.schedulerName, finished - started)
         line = self._log.info if result == "unschedulable" else self._log.warning
@@ -114,6 +138,14 @@ class AttemptReports:
             attempt=queued.attempts,
             duration_s=round(finished - started, 6),
         )
+
+    def _summary(self, pod: Pod) -> str:
+        """A summary that breaks costs the event its summary, nothing else."""
+        try:
+            return self._summarize(pod)
+        except Exception as error:  # plugins take part in it, and they are foreign code
+            self.broken(f"the device summary of pod {pod.key}", error)
+            return ""
 
     def gated(self, pod: Pod, status: Status) -> None:
         """A PreEnqueue plugin has held the Pod back for a while."""

@@ -138,11 +138,12 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     node = state.nodes.node(row)
     view = state.devices.slices.view(node)
     group = NodeGroup([name], not verdicts, len(view.devices), verdicts)
-    plugin = profile.plugins.get(DEVICES)
-    if plugin is None or not any(verdict.plugin == DEVICES for verdict in verdicts):
+    plugin: Any = profile.plugins.get(DEVICES)
+    if not hasattr(plugin, "device_reasons") or not any(verdict.plugin == DEVICES for verdict in verdicts):
         return group
     rejections = call(plugin, "device_reasons", plugin.device_reasons, cycle, node)
-    claims = {claim.key: claim for claim in state.devices.claims_of(cycle.pod)}
+    mine = state.devices.claims_of(cycle.pod)
+    claims = {claim.key: claim for claim in mine if claim.status.allocation is None}
     group.claims = claim_reports(rejections, claims, view)
     group.notes = notes(rejections)
     return group

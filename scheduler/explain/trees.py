@@ -22,7 +22,11 @@ _NAMES_SHOWN = 64
 def claim_reports(
     rejections: Sequence[Rejection], claims: Mapping[str, ResourceClaim], view: NodeView
 ) -> list[ClaimReport]:
-    """The tree of one node. Requests in the order of the claim; a request nobody refused is left out."""
+    """The tree of one node. ``claims``: the open ones.
+
+    Requests in the order they were refused; one that the search never reached is left out. Without any refusal all
+    requests are listed: each device would do, and they are too few.
+    """
     found: dict[tuple[str, str], dict[Hashable, DeviceGroup]] = {}
     for rejection in rejections:
         if rejection.claim:
@@ -35,7 +39,15 @@ def claim_reports(
         seen = len(view.devices)
         left = seen - sum(group.count for group in ordered if group.devices)
         report.requests.append(RequestReport(request, wants(claims.get(claim), request), seen, left, ordered))
-    return list(reports.values())
+    return list(reports.values()) or [_all_would_do(claim, len(view.devices)) for claim in claims.values()]
+
+
+def _all_would_do(claim: ResourceClaim, devices: int) -> ClaimReport:
+    report = ClaimReport(claim.key)
+    for request in claim.spec.devices.requests:
+        for name in [f"{request.name}/{sub.name}" for sub in request.firstAvailable] or [request.name]:
+            report.requests.append(RequestReport(name, wants(claim, name), devices, devices))
+    return report
 
 
 def notes(rejections: Iterable[Rejection]) -> list[str]:
