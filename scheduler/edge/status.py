@@ -105,7 +105,7 @@ class StatusWriter:
         waiting = self._wishes.get(pod.uid)
         if waiting is not None and waiting.reason is not None:
             self._wish(msgspec.structs.replace(waiting, nominated=node_name))
-        elif node_name != pod.status.nominatedNodeName:
+        elif node_name != pod.status.nominatedNodeName or self._nominating(pod.uid):
             self._wish(_Wish(pod, None, "", node_name))
 
     def _nominating(self, pod_uid: str) -> bool:

@@ -25,5 +25,5 @@ def test_every_test_named_exists() -> None:
 def test_every_case_has_a_test_or_a_reason() -> None:
     """A row without a test says why."""
     rows = [row for row in TEXT.splitlines() if re.match(r"\| B\d+ \|", row)]
-    assert len(rows) == len({row.split("|")[1] for row in rows}) == 67
+    assert len(rows) == len({row.split("|")[1] for row in rows}) >= 69
     assert [row for row in rows if not TEST.search(row) and "no test" not in row] == []

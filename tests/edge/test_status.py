@@ -150,3 +150,21 @@ async def test_passing_refusals(embedded: EmbeddedServer, api: ApiClient, writer
     assert await writer.drain(5)
     for name in ("p", "q"):
         assert pod_scheduled(await read_pod(api, name)) is not None
+
+
+async def test_a_nomination_is_cleared_though_the_watch_has_not_shown_it(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """Clearing is decided on what was written, not on an object from before: else the node would stay named."""
+    before = load_pod(embedded)
+    writer.nominate(before, "n1")
+    assert await writer.drain(5)
+    assert (await read_pod(api)).status.nominatedNodeName == "n1"
+    writer.set_condition(before, "SchedulerError", "it broke", nominated="")
+    assert await writer.drain(5)
+    assert (await read_pod(api)).status.nominatedNodeName == ""
+    writer.nominate(before, "n2")
+    assert await writer.drain(5)
+    writer.nominate(before, "")
+    assert await writer.drain(5)
+    assert (await read_pod(api)).status.nominatedNodeName == ""
