@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -28,17 +29,21 @@ from e2e.controlplane import ControlPlane, build
 from e2e.controlplane.fixtures import make_api
 from e2e.driver import PretendedDriver, add_node
 from e2e.objects import claim_template, device_class, exactly, pod
+from e2e.provisioner import PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_CLAIMS, late_class, volume, volume_claim
 from e2e.scheduler import SchedulerProcess, condition
 from e2e.waiting import eventually
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
 from scheduler.api.resource import ConsumerReference
+from scheduler.api.storage import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, ClaimReference
 from scheduler.dra.extended import special_claim
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.binder import Binder
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import from_kubeconfig
+from scheduler.edge.errors import AnswerLost
 from scheduler.edge.pod_claims import PodClaims
+from scheduler.edge.volumes import VolumeWriter
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 ACCOUNT = ("dra-scheduler", "dra-scheduler")
@@ -167,8 +172,35 @@ async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) 
         consumer = ConsumerReference(resource="pods", name=waiting.metadata.name, uid=waiting.uid)
         kept = await ClaimWriter(client).reserve(old, consumer)
         assert kept.reserved_for(waiting.uid)
+        await _bind_volumes(api, client)
         own = PodClaims(client, ClaimWriter(client))
         await own.delete(await own.create(special_claim(waiting, "temporary")))
+
+
+async def _bind_volumes(api: Api, client: ApiClient) -> None:
+    """A volume is promised and a node chosen, each read back because the answer was lost."""
+    await api.create(STORAGE_CLASSES, late_class("late", "csi.example.com"))
+    volume_data = await api.create(PERSISTENT_VOLUMES, volume("right", "late", node="node-0"))
+    claim = convert(PERSISTENT_VOLUME_CLAIM, await api.create(VOLUME_CLAIMS, volume_claim("data", "late"), NS))
+    stored = convert(PERSISTENT_VOLUME, volume_data)
+    reference = ClaimReference("PersistentVolumeClaim", "v1", NS, claim.metadata.name, claim.metadata.uid)
+    promised = msgspec.structs.replace(stored, spec=msgspec.structs.replace(stored.spec, claimRef=reference))
+    writer = VolumeWriter(_Deaf(client))  # type: ignore[arg-type]  # an ApiClient that loses the answers to writes
+    assert (await writer.bind_volume(promised)).kept_for(claim)
+    assert (await writer.select_node(claim, "node-0")).selected_node == "node-0"
+
+
+class _Deaf:
+    """Sends everything and loses the answers to writes."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+
+    async def call(self, method: str, *rest: Any) -> Any:
+        answer = await self._client.call(method, *rest)
+        if method == "PATCH":
+            raise AnswerLost("the connection broke")
+        return answer
 
 
 def _reader_binding() -> Object:
