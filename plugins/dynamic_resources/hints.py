@@ -16,6 +16,9 @@ from scheduler.dra.extended import special_owner
 from scheduler.dra.features import Features
 from scheduler.framework.events import Action, Registration, Resource
 
+# A Pod that lacks node resources for its devices waits for other Pods to go or to shrink; upstream forgets it.
+_LEAVING = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN
+
 
 def registrations(lookup: ClaimLookup, features: Features) -> Sequence[Registration]:
     """All registrations of the plugin; ``lookup`` finds the newest known claim."""
@@ -42,6 +45,7 @@ def registrations(lookup: ClaimLookup, features: Features) -> Sequence[Registrat
         Registration(Resource.TARGET_POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, pod_hint),
         Registration(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE),
         Registration(Resource.RESOURCE_SLICE, Action.ADD | Action.UPDATE),
+        *([Registration(Resource.ASSIGNED_POD, _LEAVING)] if features.node_allocatable else ()),
         *([Registration(Resource.POD_GROUP, Action.ADD | Action.UPDATE)] if features.generic_workload else ()),
     )
 

@@ -99,21 +99,25 @@ class _Draft:
                 long_lived.append((place, name, count))
                 self.requests.append(_request(name, class_name, count))
                 self.mappings.append(_Mapping(container.name, resource, name))
-        own: list[tuple[str, str, int]] = []
+        short_lived: list[tuple[str, str]] = []  # (container, request; "" for what is requested for all of them)
+        own: tuple[str, int] | None = None
         for place, container, lasts in self._containers():
             count = _count(container, resource)
             if lasts or not count:
                 continue
             for position, name, present in long_lived:
                 if position >= place and count > 0:
-                    self.mappings.append(_Mapping(container.name, resource, name))
+                    short_lived.append((container.name, name))
                     count -= present
             if count > 0:
-                own.append((container.name, _request_name(place, container, resource), count))
-        if own:
-            _, kept, count = max(own, key=lambda entry: entry[2])  # the first of equals
+                short_lived.append((container.name, ""))
+                if own is None or count > own[1]:  # the first of equals
+                    own = _request_name(place, container, resource), count
+        kept = ""
+        if own is not None:
+            kept, count = own
             self.requests.append(_request(kept, class_name, count))
-            self.mappings.extend(_Mapping(container, resource, kept) for container, _, _ in own)
+        self.mappings.extend(_Mapping(container, resource, name or kept) for container, name in short_lived)
 
     def _containers(self) -> Iterator[tuple[int, Container, bool]]:
         """(number over init containers and containers, container, whether it lasts as long as the Pod)."""

@@ -79,9 +79,9 @@ def test_init_containers_use_the_devices_of_what_runs_later() -> None:
         ("small", GPU, "container-3-request-0"),
         ("big", GPU, "container-3-request-0"),
         ("big", GPU, "container-4-request-0"),
+        ("big", GPU, "container-2-request-0"),
         ("bigger", GPU, "container-3-request-0"),
         ("bigger", GPU, "container-4-request-0"),
-        ("big", GPU, "container-2-request-0"),
         ("bigger", GPU, "container-2-request-0"),
     ]
 

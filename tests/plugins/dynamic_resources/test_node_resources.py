@@ -112,6 +112,17 @@ def test_the_node_must_have_what_the_devices_take(cpu: str, code: Code | None) -
     assert dict(decision.diagnosis.statuses())["n"].code is code
 
 
+def test_a_pod_that_leaves_wakes_who_lacks_node_resources() -> None:
+    """With the gate on, the end of another Pod is an event for Pods that this plugin refused."""
+    world = world_of(CPU_DEVICE)
+    spec = {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    world.put(POD, {"metadata": {"name": "other", "namespace": "default"}, "spec": spec})
+    (event,) = world.remove(POD, "default/other")
+    assert [r.hint for r in world.plugin.events() if r.resource == event.resource and r.actions & event.action] == [
+        None
+    ]
+
+
 def test_overhead_is_paid_per_pod_and_per_container_and_may_be_shared() -> None:
     """Two Pods share the claim of a device with overhead; each pays for itself."""
     world = world_of(GPU)
