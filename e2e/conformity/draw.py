@@ -23,7 +23,9 @@ THEMES = {
     "counters": 28,
     "taints": 23,
     "binding": 14,
-    "many": 8,
+    "many": 7,
+    # Long searches: many ways to begin, few to end.
+    "hard": 5,
     "broken_pools": 27,
     "placement": 30,
     "cel_errors": 15,
@@ -79,6 +81,8 @@ class Draw(random.Random):
     def new_themes(self) -> None:
         """Draw the themes of the next case."""
         themes = {theme for theme, percent in THEMES.items() if self.chance(percent)}
+        if "hard" in themes:
+            themes -= {"many", "broken_pools", "cel_errors", "gates"}
         if "groups" in themes:
             themes.add("counters")
         if "fraction" in themes:

@@ -29,7 +29,7 @@ def slices(draw: Draw) -> list[Json]:
 
 def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
     generation = draw.of(1, 1, 1, 1, 2) if draw.has("broken_pools") else 1
-    count = draw.of(1, 1, 1, 2, 2, 3)
+    count = 1 if draw.has("hard") else draw.of(1, 1, 1, 2, 2, 3)
     counted = draw.has("counters") and draw.chance(75)
     announced = count + (1 if counted else 0)
     if draw.has("broken_pools") and draw.chance(12):
@@ -39,6 +39,8 @@ def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
     for _ in range(count):
         elsewhere = False
         size = draw.of(8, 12, 20) if draw.has("many") else draw.of(2, 3, 3, 4, 5, 6)
+        if draw.has("hard"):
+            size = draw.of(5, 6, 7)
         if draw.has("broken_pools") and draw.chance(38):
             first = max(0, first - 1)
         spec: Json = {
