@@ -1,0 +1,73 @@
+"""The inventory as text: a table of devices, then what needs attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from scheduler.explain.inventory import ClaimNote, Inventory, Line
+from scheduler.explain.text import Paint, plain, table
+
+NOTES_SHOWN = 20
+_HEADS = {"driver": ("driver",), "model": ("driver", "model"), "pool": ("driver", "pool", "node"), "node": ("node",)}
+_COUNTS = ("total", "used", "shared", "tainted", "free", "largest")
+
+
+def inventory_lines(found: Inventory, by: str, paint: Paint = plain) -> Iterator[str]:
+    """Everything, one line at a time."""
+    yield paint("title", f"Devices by {by}")
+    if not found.lines:
+        yield "  no devices"
+    else:
+        yield from (f"  {line}" for line in table(_rows(found.lines, by)))
+        yield paint(
+            "faint", "  largest: the most that one request could get on one node now; frag: free but out of its reach"
+        )
+    if found.namespaces:
+        yield ""
+        yield paint("title", "Devices held by namespace")
+        rows = [("NAMESPACE", "DRIVER", "DEVICES")]
+        rows += [
+            (namespace, driver, str(count))
+            for namespace, drivers in sorted(found.namespaces.items())
+            for driver, count in sorted(drivers.items())
+        ]
+        yield from (f"  {line}" for line in table(rows))
+    if found.pools:
+        yield ""
+        yield paint("bad", "Pools that cannot be used")
+        yield from (f"  {pool}: {problem}" for pool, problem in sorted(found.pools.items()))
+    for title, notes in (
+        ("Claims that leak", found.leaked),
+        ("Claims whose devices are gone", found.lost),
+        ("Claims that wait for long", found.waiting),
+    ):
+        yield from _notes(title, notes, paint)
+    if found.caveats:
+        yield ""
+        yield from (paint("faint", f"note: {caveat}") for caveat in found.caveats)
+
+
+def _rows(lines: Sequence[Line], by: str) -> list[list[str]]:
+    heads = _HEADS[by]
+    remainder = any(line.remainder for line in lines)
+    titles = [head.upper() for head in (*heads, *_COUNTS)] + ["FRAG"] + (["LEFT TO SHARE"] if remainder else [])
+    rows = [titles]
+    for line in lines:
+        row = [getattr(line, head) or "-" for head in heads] + [str(getattr(line, count)) for count in _COUNTS]
+        row.append(f"{round(line.fragmentation * 100)}%" if line.free else "-")
+        if remainder:
+            row.append(", ".join(f"{name} {amount}" for name, amount in line.remainder.items()))
+        rows.append(row)
+    return rows
+
+
+def _notes(title: str, notes: Sequence[ClaimNote], paint: Paint) -> Iterator[str]:
+    if not notes:
+        return
+    yield ""
+    yield paint("bad", title)
+    for note in notes[:NOTES_SHOWN]:
+        devices = f": {', '.join(note.devices)}" if note.devices else ""
+        yield f"  claim {note.claim}: {note.because}{devices}"
+    if len(notes) > NOTES_SHOWN:
+        yield f"  and {len(notes) - NOTES_SHOWN} more"
