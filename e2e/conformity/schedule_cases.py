@@ -11,10 +11,21 @@ from typing import Any
 
 from e2e.conformity.schedule_devices import DeviceCases, PoolCases
 from tests.plugins import preemption_cases, schedule_cases, topology_cases
+from tests.plugins.volume_cases import VolumeCases
 
 Json = dict[str, Any]
 # Topic -> how many of 100 cases.
-SHARES = {"basic": 18, "topology": 28, "preemption": 15, "twins": 5, "devices": 8, "pools": 13, "mixed": 13}
+SHARES = {
+    "basic": 16,
+    "topology": 22,
+    "neighbours": 7,
+    "preemption": 14,
+    "twins": 6,
+    "devices": 12,
+    "pools": 16,
+    "volumes": 18,
+    "mixed": 7,
+}
 _SCARCE = ("ephemeral-storage", "example.com/gpu", "vendor.io/nic")
 
 
@@ -39,9 +50,11 @@ class Source:
             "basic": self._basic.case,
             "topology": self._topology.case,
             "preemption": self._preemption.case,
+            "neighbours": self._neighbours,
             "twins": self._twins,
             "devices": self._devices.case,
             "pools": PoolCases(seed + 5).case,
+            "volumes": VolumeCases(seed + 6).case,
             "mixed": self._mixed,
         }
 
@@ -115,6 +128,36 @@ class Source:
             node["status"]["declaredFeatures"] = self.random.choice(([], [feature]))
         case["pod"]["spec"] |= {"hostNetwork": True, "hostUsers": False}
 
+    def _neighbours(self, name: str) -> Json:
+        """A Pod with one or two terms, and placed Pods that some of its nodes have and others have not."""
+        pick = self.random
+        keys = (topology_cases.ZONE, topology_cases.HOST)
+        nodes = [
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": f"n{place}", "labels": {keys[0]: pick.choice("abc"), keys[1]: f"n{place}"}},
+                "spec": {},
+                "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "110"}},
+            }
+            for place in range(pick.randint(2, 6))
+        ]
+        pods = [self._neighbour(f"on{place}", f"n{pick.randrange(len(nodes))}") for place in range(pick.randint(1, 6))]
+        waiting = self._neighbour("waiting", "")
+        for kind in pick.choice((("podAffinity",), ("podAntiAffinity",), ("podAffinity", "podAntiAffinity"))):
+            selector = {"matchLabels": {"app": pick.choice("ab")}}
+            term = {"topologyKey": pick.choice(keys), "labelSelector": selector}
+            rules = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+            waiting["spec"].setdefault("affinity", {})[kind] = rules
+        return {"name": name, "objects": [*nodes, *pods], "pod": waiting}
+
+    def _neighbour(self, name: str, node: str) -> Json:
+        metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"app": self.random.choice("ab")}}
+        spec: Json = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}]}
+        if node:
+            spec["nodeName"] = node
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {}}
+
     def _twins(self, name: str) -> Json:
         """Nodes that are alike down to their Pods, so that preemption finds candidates of equal worth."""
         case = self._preemption.case(name)
@@ -131,6 +174,8 @@ class Source:
                 own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid']}-{number}"}
                 metadata = {**pod["metadata"], **own}
                 objects.append({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": twin}})
+        if self.random.random() < 0.5:
+            others = [self._preemption.budget("guard")]
         return {**case, "objects": [*objects, *others]}
 
     def _mixed(self, name: str) -> Json:
@@ -161,6 +206,7 @@ def merge(name: str, cases: Sequence[Json]) -> Json:
         pod = _merged(pod, case["pod"]) if pod else case["pod"]
         for profile in case.get("config", {}).get("profiles", ()):
             arguments |= {entry["name"]: entry for entry in profile.get("pluginConfig", ())}
+    _one_user_per_port(list(objects.values()))
     merged: Json = {"name": name, "objects": list(objects.values()), "pod": pod}
     if arguments:
         merged["config"] = _config(list(arguments.values()))
@@ -181,6 +227,21 @@ def _moved(item: Json, number: int) -> Json:
     return {**item, "metadata": moved, "status": status}
 
 
+def _one_user_per_port(objects: list[Json]) -> None:
+    """Pods of one node cannot share a host port, and upstream forgets the port when the first of them goes."""
+    taken: set[tuple[str, int]] = set()
+    for item in objects:
+        if item["kind"] != "Pod" or not item["spec"].get("nodeName"):
+            continue
+        spec = item["spec"]
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            ports = {(spec["nodeName"], port.get("hostPort", 0)) for port in container.get("ports", ())}
+            if ports & taken:
+                del container["ports"]
+            else:
+                taken |= {port for port in ports if port[1]}
+
+
 def _merged(one: Json, other: Json) -> Json:
     """``other`` over ``one``: objects field by field; lists that name things of both; else the later."""
     result = dict(one)
@@ -188,8 +249,10 @@ def _merged(one: Json, other: Json) -> Json:
         old = result.get(key)
         if isinstance(old, dict) and isinstance(value, dict):
             result[key] = _merged(old, value)
-        elif key == "containers" or not value and old:
-            result[key] = old if key != "containers" else _containers(old, value)
+        elif key == "containers" and old:
+            result[key] = _containers(old, value)
+        elif old and not value:
+            result[key] = old
         else:
             result[key] = value
     return result

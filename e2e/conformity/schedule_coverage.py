@@ -135,11 +135,13 @@ class ScheduleCoverage:
 
     def thin(self, least: int) -> Sequence[str]:
         """Rules in too few cases of a kind they can appear in."""
-        found = []
+        found: list[str] = []
         for name, where in sorted(self._needs.items()):
-            for outcome in (SOLVED, UNSOLVED):
-                if where in (BOTH, outcome) and self._counts[outcome][name] < least:
-                    found.append(f"{name} ({outcome})")
+            found += [
+                f"{name} ({outcome})"
+                for outcome in (SOLVED, UNSOLVED)
+                if where in (BOTH, outcome) and self._counts[outcome][name] < least
+            ]
         return found
 
 

@@ -114,7 +114,7 @@ class PoolCases:
                 terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [draw.of("z1", "z2")]}]}]
                 tied["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
             own = [tied["metadata"]["name"]] if draw.chance(60) else [*own, tied["metadata"]["name"]]
-        classes = [
+        classes: list[Json] = [
             {"metadata": {"name": "big"}, "spec": {"selectors": [_kind("big")]}},
             {"metadata": {"name": "any"}, "spec": {"extendedResourceName": "example.com/any"}},
         ]
@@ -141,9 +141,9 @@ class PoolCases:
 
     def _pool(self, node: str) -> list[Json]:
         draw = self.draw
+        kind = draw.of("big", "small")
         devices: list[Json] = [
-            {"name": f"d{number}", "attributes": {"kind": {"string": draw.of("big", "small")}}}
-            for number in range(draw.randint(0, 3))
+            {"name": f"d{number}", "attributes": {"kind": {"string": kind}}} for number in range(draw.randint(0, 3))
         ]
         if devices and draw.chance(20):
             devices[0]["taints"] = [{"key": "k1", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]
