@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e tests
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity mutants wheel lock clean
+.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,8 +69,13 @@ CEL ?= 5000
 conformity: install ## our allocator and CEL against upstream's code: make conformity N=20000 [SEED=, SAVE=]
 	$(BIN)/python -m e2e.conformity.run --allocate $(N) --cel $(CEL) $(if $(SEED),--seed $(SEED)) $(if $(SAVE),--save $(SAVE))
 
-mutants: install ## seeded faults in our rules, each must be noticed by one conformity run of the CI size (5 min)
+SCHEDULE ?= $(if $(filter command line environment,$(origin N)),$(N),1500)
+conformity-schedule: install ## whole attempts against kube-scheduler's framework: make conformity-schedule N=5000 [SEED=, SAVE=]
+	$(BIN)/python -m e2e.conformity.schedule_run --cases $(SCHEDULE) $(if $(SEED),--seed $(SEED)) $(if $(SAVE),--save $(SAVE))
+
+mutants: install ## seeded faults in our rules, each must be noticed by one conformity run of the CI size (10 min)
 	$(BIN)/python -m e2e.conformity.mutants $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m e2e.conformity.schedule_mutants $(if $(SEED),--seed $(SEED))
 
 wheel: install ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
