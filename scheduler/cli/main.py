@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "serve Pods: the scheduler itself",
     "demo": "a small made-up GPU cluster, its Pods and why one waits; needs no cluster",
     "explain": "why a Pod waits, device by device, or why it is where it is",
+    "lint": "claims, templates and classes against the devices that are published",
     "inventory": "which devices there are, used, free or tainted, and what leaks",
     "conformity": "answer conformity cases, one JSON object per line",
     "version": "print the version",

@@ -1,0 +1,53 @@
+"""``dra-scheduler lint``: claims, templates, classes and taint rules against the devices that are published.
+
+Exit codes: 0 nothing but notes, 2 errors or warnings were found, 1 the command failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from scheduler.cli.options import Arguments
+from scheduler.cli.sources import add_source_flags, caveats_of, load_snapshot, painter, write_data
+
+if TYPE_CHECKING:
+    from scheduler.explain.findings import Findings
+    from scheduler.explain.text import Paint
+
+_STYLES = {"error": "bad", "warning": "hint", "note": "faint"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to read the cluster; manifests that were not applied yet may be among the files."""
+    add_source_flags(parser)
+
+
+def execute(arguments: Arguments) -> int:
+    """0 or 2, see above."""
+    from scheduler.explain.lint import lint
+
+    snapshot = load_snapshot(arguments)
+    objects = snapshot.objects
+    found = lint(snapshot.state, objects.templates, objects.of("DeviceTaintRule"), objects.raw, snapshot.profiles)
+    found.caveats.extend(caveats_of(snapshot))
+    if arguments.output != "text":
+        write_data(found, arguments.output)
+    else:
+        for line in _lines(found, painter()):
+            print(line)
+    return 2 if found.troubled else 0
+
+
+def _lines(found: Findings, paint: Paint) -> Iterator[str]:
+    for finding in found.findings:
+        place = f" {finding.path}" if finding.path else ""
+        yield paint(_STYLES[finding.severity], finding.severity) + paint("title", f" {finding.subject}") + place
+        yield f"  {finding.what}"
+        yield f"  why: {finding.why}"
+        yield f"  fix: {finding.fix}" + paint("faint", f"  [{finding.check}]")
+    counts = {severity: sum(f.severity == severity for f in found.findings) for severity in _STYLES}
+    checked = ", ".join(f"{kind} {count}" for kind, count in found.checked.items())
+    yield f"{counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes (looked at: {checked})"
+    yield from (paint("faint", f"note: {caveat}") for caveat in found.caveats)
