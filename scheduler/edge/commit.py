@@ -147,6 +147,7 @@ class Committer:
         self.on_kept_waiting: Callable[[Pod], None] = lambda pod: None
         self.on_preempt: Callable[[PreemptPods], None] = lambda preemption: None
         self.aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+        self._stopping = False
         self._withdrawable: set[str] = set()
         self._withdrawn: set[str] = set()
 
@@ -198,6 +199,10 @@ class Committer:
             return False
         self._withdrawn.add(uid)
         return True
+
+    def stop(self) -> None:
+        """Waits end now, in failure: they could take minutes. What is being written is finished."""
+        self._stopping = True
 
     async def perform(self, pod: Pod, instruction: Instruction) -> str | None:
         """One instruction in mid-cycle (PostFilter); None when done, else why not."""
@@ -285,6 +290,8 @@ class Committer:
         self.on_kept_waiting(pod)
         waited_s = 0.0
         while waited_s < wait.timeout_s:
+            if self._stopping:
+                raise SchedulerError("the scheduler stops")
             pause_s = min(wait.interval_s, wait.timeout_s - waited_s)
             await self._sleep(pause_s)  # type: ignore[misc]  # injected; asyncio.sleep in production
             waited_s += pause_s

@@ -23,7 +23,7 @@ from scheduler.explain.outcome import FailureReport, bind_failure, report_failur
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
 from scheduler.framework.profile import Profile
-from scheduler.framework.runner import run_reserve
+from scheduler.framework.runner import call, run_reserve
 from scheduler.framework.status import Code, Status
 from scheduler.queue.pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -210,6 +210,7 @@ class SchedulingLoop:
         self._stopping = True
         for waiting in self.waiting_pods:
             waiting.reject("", "the scheduler stops")
+        self.committer.stop()
         self._wake.set()
 
     async def finish_commits(self) -> None:
@@ -428,12 +429,21 @@ class SchedulingLoop:
         if outcome.bound:
             self.queue.done(queued.uid)
             self.reports.bound(queued, placed, outcome, started, self.clock())
+            self._post_bind(placed)
             return
         self.move(self.state.forget(placed.pod))
         if outcome.gone:
             self.queue.done(queued.uid)
             return
         self._fail(queued, bind_failure(outcome.text), started)
+
+    def _post_bind(self, placed: Placed) -> None:
+        """PostBind plugins are told in order; nothing they do takes the Binding back."""
+        for plugin in placed.profile.post_bind:
+            try:
+                call(plugin, "PostBind", plugin.post_bind, placed.cycle, placed.node)
+            except PluginError as error:
+                self.reports.broken(f"PostBind for pod {placed.pod.key}", error)
 
     def _fail(self, queued: QueuedPod, report: FailureReport, started: float) -> None:
         """Requeue with the newest object and report (spec 6.2). A Pod that is gone or bound is not requeued."""

@@ -33,12 +33,16 @@ class FakeCommitter:
         self.undone: list[Placed] = []
         self.undo_error: Exception | None = None
         self.performed: list[object] = []
+        self.stopped = False
 
     async def commit(self, placed: Placed, promised: Sequence[Promise]) -> CommitOutcome:
         self.committed.append(placed)
         if self.hold is not None:
             await self.hold.wait()
         return self.answer(placed)
+
+    def stop(self) -> None:
+        self.stopped = True
 
     async def undo(self, placed: Placed, promised: Sequence[Promise]) -> None:
         self.undone.append(placed)
