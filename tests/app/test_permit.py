@@ -52,6 +52,7 @@ async def test_a_pod_is_bound_when_the_plugin_allows_it() -> None:
         found.allow(Turnstile.name)
         assert await until_bound(w, "a") == "n1"
         assert w.counts.seen["permit Success"] == 1
+        await shown(lambda: Turnstile.told == ("a on n1",))
 
 
 @pytest.mark.parametrize(

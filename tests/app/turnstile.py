@@ -17,9 +17,10 @@ class Turnstile:
     name = "tests.app.turnstile:Turnstile"
     waiting: WaitingPods
     opened = False
+    told: tuple[str, ...] = ()
 
     def __init__(self, handle: Any) -> None:
-        type(self).waiting, type(self).opened = handle.waiting_pods, False
+        type(self).waiting, type(self).opened, type(self).told = handle.waiting_pods, False, ()
 
     def permit(self, cycle: Any, node: str) -> PermitResult:
         """As the label says."""
@@ -35,3 +36,7 @@ class Turnstile:
         if cycle.pod.metadata.labels.get("turnstile") != "queue":
             return []
         return [WaitUntil(lambda: "" if type(self).opened else None, 30.0, 0.02, "nobody opened")]
+
+    def post_bind(self, cycle: Any, node: str) -> None:
+        """Remember who was bound where."""
+        type(self).told += (f"{cycle.pod.metadata.name} on {node}",)
