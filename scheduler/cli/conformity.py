@@ -17,7 +17,7 @@ import msgspec
 from scheduler.api.core import Node
 from scheduler.api.kinds import without_nulls
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from scheduler.cli.conformity_cel import run_cel
+from scheduler.cli.conformity_cel import CaseError, run_cel
 from scheduler.cli.conformity_schedule import run_schedule
 from scheduler.dra.allocator import Allocated, Fatal, NodeError, Timeout, allocate
 from scheduler.dra.classes import ClassStore
@@ -71,7 +71,7 @@ _NAME = msgspec.json.Decoder(_Name)
 
 
 def features_of(given: dict[str, bool] | None) -> Features:
-    """The features of a case: the default ones, or exactly those that are true. Raises ValueError on unknown names."""
+    """The features of a case: the default ones, or exactly those that are true. Raises CaseError on unknown names."""
     if given is None:
         return Features()
     named = dict(given)
@@ -79,7 +79,7 @@ def features_of(given: dict[str, bool] | None) -> Features:
     rules = named.pop("DeviceTaintRules", True)
     unknown = sorted(set(named) - set(_FEATURES))
     if unknown:
-        raise ValueError(f"features: unknown field {unknown[0]!r}")
+        raise CaseError(f"features: unknown field {unknown[0]!r}")
     fields = {field: named.get(name, False) for name, field in _FEATURES.items()}
     if start:
         defaults = Features()
@@ -88,9 +88,9 @@ def features_of(given: dict[str, bool] | None) -> Features:
 
 
 def answer_allocate(case: AllocateCase, clock: Callable[[], float] = time.monotonic) -> dict[str, Any]:
-    """Our answer to one case. Raises ValueError when the case itself cannot be used."""
+    """Our answer to one case. Raises CaseError when the case itself cannot be used."""
     if case.node is None:
-        raise ValueError("no node")
+        raise CaseError("no node")
     features = features_of(case.features)
     started_s = clock()
     slices = SliceStore(features)
@@ -153,7 +153,7 @@ def run_allocate(lines: Iterable[str | bytes]) -> Iterator[bytes]:
         answer: dict[str, Any]
         try:
             answer = answer_allocate(_decode(raw))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, CaseError) as error:
             answer = {"name": _name_of(raw), "input_error": str(error)}
         yield msgspec.json.encode(answer)
 

@@ -13,6 +13,10 @@ from scheduler.cel import CelDevice, CompileError, EvaluationError, compile_sele
 from scheduler.dra.devices import attribute_value
 
 
+class CaseError(ValueError):
+    """A case that can be read but not used. Other errors are faults of ours and are not caught."""
+
+
 class _CelDevice(msgspec.Struct, forbid_unknown_fields=True):
     driver: str = ""
     attributes: dict[str, DeviceAttribute] | None = None
@@ -41,9 +45,9 @@ _NAME = msgspec.json.Decoder(_Name)
 
 
 def answer_cel(case: CelCase) -> dict[str, Any]:
-    """Our answer to one case. Raises ValueError when the case itself cannot be used."""
+    """Our answer to one case. Raises CaseError or QuantityError when the case itself cannot be used."""
     if case.new:
-        raise ValueError("new: expressions being stored are checked by the API server, not by a scheduler")
+        raise CaseError("new: expressions being stored are checked by the API server, not by a scheduler")
     answer: dict[str, Any] = {"name": case.name}
     try:
         selector = compile_selector(case.expression)
@@ -71,7 +75,7 @@ def run_cel(lines: Iterable[str | bytes]) -> Iterator[bytes]:
         answer: dict[str, Any]
         try:
             answer = answer_cel(_DECODER.decode(raw))
-        except (msgspec.DecodeError, QuantityError, ValueError) as error:
+        except (msgspec.DecodeError, QuantityError, CaseError) as error:
             answer = {"name": _name_of(raw), "input_error": str(error)}
         yield msgspec.json.encode(answer)
 
