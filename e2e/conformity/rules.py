@@ -44,7 +44,7 @@ def held_and_given(allocated: Sequence[Json], given: Sequence[Json]) -> bool:
     shares = {
         (held["driver"], held["pool"], held["device"])
         for claim in allocated
-        for held in claim["status"]["allocation"]["devices"]["results"]
+        for held in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
         if held.get("shareID") and not held.get("adminAccess")
     }
     return bool(shares & _given_whole(given))
