@@ -25,7 +25,7 @@ from e2e.conformity.run import CI_ALLOCATE, CI_CEL, ORACLE_TIMEOUT_S
 from e2e.conformity.upstream import Json, Oracle, find_oracle
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("scheduler", "e2e")
+PACKAGES = ("scheduler", "plugins", "e2e")
 AT_ONCE = 2
 # Longer than any run without a fault; a fault may make a search endless.
 TIMEOUT_S = 180.0
