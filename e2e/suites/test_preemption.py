@@ -126,6 +126,12 @@ async def _outcome(api: Api, scenario: Scenario, scheduler: str) -> Object:
         await eventually(lambda: _told(api, name), "the preemptor is told")
         await asyncio.sleep(0.5)
     await eventually(lambda: _has_event(api, name, "FailedScheduling"), "the failure is told in an event")
+    if scenario.fits:
+        gone = {item["metadata"]["name"] for item in scenario.present} - {
+            p["metadata"]["name"] for p in await _pods(api)
+        }
+        for victim in gone:
+            await eventually(lambda name=victim: _has_event(api, name, "Preempted"), f"{victim} is told")
     events = [item for item in await api.list(EVENTS, NS) if item["reportingController"] == scheduler]
     uid = created["metadata"]["uid"]
     return {
@@ -137,6 +143,10 @@ async def _outcome(api: Api, scenario: Scenario, scheduler: str) -> Object:
             if e["reason"] == "Preempted"
         ),
     }
+
+
+async def _pods(api: Api) -> list[Object]:
+    return await api.list(PODS, NS)
 
 
 def _for(item: Object, scheduler: str) -> Object:
