@@ -88,6 +88,7 @@ class VolumeBinding(PluginBase):
             verdicts[place] = self.verdicts.intern(Code.ERROR, (text,))
         return verdicts
 
+        cycle.data[self._kept] = cycle.state.version, rows, plan
     @staticmethod
     def _state(cycle: Cycle) -> VolumeState:
         return cycle.state.volumes
@@ -104,7 +105,21 @@ class VolumeBinding(PluginBase):
         claims: PodClaims | None = cycle.data.get(self.name)
         if claims is None or not claims.delayed:
             return np.zeros(len(rows), np.int64)
-        return capacity_scores(self._plan(cycle, nodes, rows), self._shape)
+        return capacity_scores(self._plan_again(cycle, nodes, rows), self._shape)
+
+    def _plan_again(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Plan:
+        """The plan that filter made last, as far as it speaks of ``rows`` and nothing has changed since."""
+        kept: tuple[int, Rows, Plan] | None = cycle.data.get(self._kept)
+        if kept is not None and kept[0] == cycle.state.version:
+            _, planned, plan = kept
+            places = np.flatnonzero(np.isin(planned, rows))
+            if np.array_equal(planned[places], rows):
+                return plan.at(places)
+        return self._plan(cycle, nodes, rows)
+
+    @property
+    def _kept(self) -> str:
+        return f"{self.name}/plan"
 
     def reserve(self, cycle: Cycle, node: str) -> Status:
         """Counts volumes and claims as given away from now on."""

@@ -64,6 +64,16 @@ class Plan:
     matches: list[StaticMatch] = field(default_factory=list)
     provisions: list[Provision] = field(default_factory=list)
 
+    def at(self, places: Int64) -> Plan:
+        """The plan for some places without errors, in their order."""
+        return Plan(
+            self.flags[places],
+            matches=[StaticMatch(match.claim, match.volumes, match.choice[places]) for match in self.matches],
+            provisions=[
+                Provision(found.claim, found.needed[places], found.capacity_bytes[places]) for found in self.provisions
+            ],
+        )
+
 
 def make_plan(state: VolumeState, nodes: NodeTable, rows: Rows, claims: PodClaims) -> Plan:
     """Cost: a few numpy calls per claim and per volume of its class; small ones for volumes of one node."""
