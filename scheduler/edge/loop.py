@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
-from scheduler.api.kinds import POD, Kind
+from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
 from scheduler.edge.commit import CommitOutcome, Committer, unreserved
+from scheduler.edge.overlaps import given_again
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
 from scheduler.framework.events import ClusterEvent
@@ -56,6 +57,7 @@ class Reports(Protocol):
     ) -> None: ...
     def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None: ...
     def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None: ...
+    def given_again(self, pod: Pod, text: str) -> None: ...
     def permit_waits(self, placed: Placed) -> None: ...
     def permit_waited(self, result: str, duration_s: float) -> None: ...
     def deleting(self, pod: Pod) -> None: ...
@@ -100,7 +102,7 @@ class SchedulingLoop:
         self._commits: set[asyncio.Task[None]] = set()
         self._commit_of: dict[str, asyncio.Task[None]] = {}
         self._rotations = {name: Rotation() for name in profiles}
-        self._stopping = False
+        self._running = self._stopping = False
         self._gated: dict[str, tuple[Status, float]] = {}
         self._gate_look_due = 0.0
 
@@ -116,10 +118,23 @@ class SchedulingLoop:
                     self._queue_pod(change.old, change.new, now)
                 if events:
                     self.queue.move(events, now)
+                    self._look_for_pairs(change)
             except Exception as error:  # a plugin's sort key or hint may raise anything; the watch must go on
                 self.reports.broken(f"applying a change of {change.kind.name}", error)
         if batch:
             self._wake.set()
+
+    def _look_for_pairs(self, change: Change) -> None:
+        """A claim that is new with an allocation: does it hold what a Pod of ours was given and is bound with?
+
+        What was there before this process began to serve has been told by its predecessor.
+        """
+        if change.kind.name != RESOURCE_CLAIM.name or change.new is None or change.new.status.allocation is None:
+            return
+        before = change.old is not None and change.old.status.allocation is not None
+        if not before and self._running and self.may_decide():
+            for pod, text in given_again(self.state, change.new, self.profiles):
+                self.reports.given_again(pod, text)
 
     def catch_up(self, kind: Kind, copy: Mapping[str, Any]) -> int:
         """Apply what the state lacks of a reflector's copy (an event whose handling broke); how much that was."""
@@ -195,6 +210,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Decide until ``stop``; returns when stopping and every commit has ended."""
+        self._running = True
         while not self._stopping:
             self.beat()
             try:
@@ -462,6 +478,7 @@ class SchedulingLoop:
         self.state.verify()
         self.queue.check()
         for profile in self.profiles.values():
+            profile.classes.verify(self.state)
             for plugin in profile.plugins.values():
                 verify = getattr(plugin, "verify_caches", None)
                 if verify is not None:

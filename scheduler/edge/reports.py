@@ -160,11 +160,14 @@ class AttemptReports:
             self._meter.lost_race(profile)
             self._event(pod, "Warning", "LostRace", "Scheduling", outcome.text)
             self._log.warning("lost race", pod=pod.key, node=placed.node, message=outcome.text)
-        if outcome.overlaps:
-            self._meter.foreign_overlap(profile, len(outcome.overlaps))
-            for text in outcome.overlaps:
-                self._event(pod, "Warning", "DeviceGivenTwice", "Binding", text)
-                self._log.error("device given twice", pod=pod.key, node=placed.node, message=text)
+        for text in outcome.overlaps:
+            self.given_again(pod, text)
+
+    def given_again(self, pod: Pod, text: str) -> None:
+        """Another scheduler gave away what this Pod of ours has: nothing to undo here, but told loudly."""
+        self._meter.foreign_overlap(pod.spec.schedulerName, 1)
+        self._event(pod, "Warning", "DeviceGivenTwice", "Binding", text)
+        self._log.error("device given twice", pod=pod.key, message=text)
 
     def permit_waits(self, placed: Placed) -> None:
         """Plugins make the Pod wait: meanwhile its status names the node that is kept for it."""

@@ -84,6 +84,9 @@ class FakeReports:
     def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None:
         self._say("lost", placed.pod.metadata.name, outcome.text)
 
+    def given_again(self, pod: Pod, text: str) -> None:
+        self._say("given again", pod.metadata.name, text)
+
     def deleting(self, pod: Pod) -> None:
         self._say("deleting", pod.metadata.name)
 
