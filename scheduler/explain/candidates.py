@@ -44,7 +44,7 @@ class Candidate:
 
 
 def candidates(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Candidate]:
-    """In the order they should be tried."""
+    """In the order they should be tried. The state may change and change back between two of them."""
     open_claims = {claim.key: claim for claim in state.devices.claims_of(pod) if claim.status.allocation is None}
     refused = list(_refused(found, open_claims))
     for claim in open_claims.values():
@@ -218,7 +218,7 @@ def _ended_pods(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[C
             continue
         for name in group.nodes:
             row = state.nodes.row_of(name)
-            for info in () if row is None else state.nodes.pods(row):
+            for info in () if row is None else tuple(state.nodes.pods(row)):
                 if tried >= _PODS_MAX:
                     return
                 if info.uid != pod.uid and info.pod.spec.nodeName:

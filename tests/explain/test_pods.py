@@ -1,0 +1,142 @@
+"""Explanations as a whole: folding, bound Pods, foreign profiles, and a state that stays as it was."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from scheduler.app.snapshot import Snapshot, from_items
+from scheduler.config import load_config
+from scheduler.explain.hints import find_hints
+from scheduler.explain.pods import explain_pod
+from tests.app.objects import gpu_class, node, pod
+from tests.explain.clusters import DRIVER, NOW, Object, device, explained, held, request, slice_of, snapshot, want
+
+
+def cluster(count: int) -> list[Object]:
+    """Nodes of three devices: one held, one of another model, one tainted."""
+    items = [gpu_class()]
+    for number in range(count):
+        name = f"n{number}"
+        taint = [{"key": "broken", "value": "", "effect": "NoExecute"}]
+        devices = [device("d0"), device("d1", model="H100"), device("d2", taints=taint)]
+        items += [node(name), slice_of(name, devices), held(f"h{number}", name, "d0", pod=f"user{number}")]
+        items.append(pod(f"user{number}", claim=f"h{number}", nodeName=name))
+    selector = f'device.attributes["{DRIVER}"].model == "A100"'
+    return [*items, want(request("r", 1, selector)), pod("p", claim="want")]
+
+
+def digest(snap: Snapshot) -> str:
+    """A hash over every object that the state holds, and over the ledger."""
+    state = snap.state
+    nodes = [state.nodes.node(row) for row in state.nodes.order().tolist()]
+    objects = [*nodes, *state.pods.values(), *state.devices.claims.values()]
+    objects += [info.slice for info in state.devices.slices.infos()]
+    lines = sorted(msgspec.json.encode(item) for item in objects)
+    ledger = repr(sorted((str(key), repr(value)) for key, value in state.devices.ledger.state().items()))
+    return hashlib.sha256(b"\n".join([*lines, ledger.encode()])).hexdigest()
+
+
+def test_equal_nodes_and_equal_devices_are_folded() -> None:
+    """Thirty alike nodes are one group with one line of counts; the holders of all of them are summed."""
+    found, text = explained(cluster(30))
+    (group,) = found.nodes
+    assert len(group.nodes) == 30
+    (request_report,) = group.claims[0].requests
+    assert {part.reason: part.count for part in request_report.refused} == {
+        "in use by claim": 1,
+        "selector false": 1,
+        "tainted": 1,
+    }
+    assert sum(request_report.refused[0].holders.values()) == 30
+    assert "30 nodes: n0, n1, n2, … n29" in text
+    assert "3 devices: 1 in use, 1 selector false, 1 tainted" in text
+    assert len(text.splitlines()) < 20
+
+
+def test_a_state_is_as_before_after_explaining_and_trying_hints() -> None:
+    """Simulation exchanges objects and brings them back: every object and every hold hashes to the same."""
+    snap = snapshot(cluster(5))
+    before, version = digest(snap), snap.state.version
+    waiting = snap.pod("default", "p")
+    profile, own = snap.profile_for(waiting)
+    assert own
+    found = explain_pod(profile, waiting, snap.state, snap.now)
+    assert find_hints(profile, waiting, snap.state, snap.now, found)
+    assert found.hints
+    explain_pod(profile, snap.pod("default", "user3"), snap.state, snap.now)
+    assert snap.state.version > version, "the simulation did change the state in between"
+    assert digest(snap) == before
+    snap.state.verify()
+
+
+def test_two_snapshots_of_one_input_share_nothing() -> None:
+    """Changing one state leaves the other and the input as they were."""
+    items = cluster(3)
+    given = msgspec.json.encode(items)
+    one, other = snapshot(items), snapshot(items)
+    before = digest(other)
+    claim = one.state.devices.claims["default/h1"]
+    assert claim is not other.state.devices.claims["default/h1"]
+    one.state.nodes.node(0).metadata.labels["changed"] = "yes"
+    assert digest(other) == before
+    assert msgspec.json.encode(items) == given
+
+
+def test_a_bound_pod_is_told_its_devices_and_scores() -> None:
+    """Where it is, what it holds, and how nodes would score now, the Pod itself not counted."""
+    items = [*cluster(2), node("empty")]
+    items[0]["spec"]["selectors"] = [{"cel": {"expression": "true"}}]
+    found, text = explained(items, "user1")
+    assert (found.phase, found.node) == ("scheduled", "n1")
+    assert found.held[0].devices == [f"r: {DRIVER}/n1/d0"]
+    assert found.message.startswith("placed again now it would go to")
+    assert {row.node for row in found.scores} <= {"n0", "n1", "empty"}
+    assert "NodeResourcesFit ×1" in text
+
+
+def test_a_pod_that_fits_now_is_told_so() -> None:
+    """No blame where nothing is wrong, and the nodes it cannot use are still told."""
+    items = [*cluster(1), node("free"), slice_of("free", [device("a")])]
+    found, text = explained(items)
+    assert (found.phase, found.node) == ("fits", "free")
+    assert "node free fits" in text
+    assert "node n0" in text
+
+
+def test_a_pod_of_another_scheduler_is_judged_by_our_profile() -> None:
+    """The answer names the profile that was used instead."""
+    items = [node("n1"), pod("p", scheduler="default-scheduler")]
+    snap = snapshot(items)
+    profile, own = snap.profile_for(snap.pod("default", "p"))
+    assert (profile.name, own) == ("dra-scheduler", False)
+
+
+def test_an_ended_pod_needs_no_explanation() -> None:
+    """It uses nothing and waits for nothing."""
+    ended = pod("p") | {"status": {"phase": "Succeeded"}}
+    found, text = explained([node("n1"), ended])
+    assert found.phase == "ended"
+    assert "has ended" in text
+
+
+def test_the_same_input_gives_the_same_answer() -> None:
+    """Explanations are deterministic, hints included."""
+    answers = [explained(cluster(4), hints=True)[0] for _ in range(2)]
+    assert msgspec.json.encode(answers[0]) == msgspec.json.encode(answers[1])
+
+
+def test_the_demo_explains_itself() -> None:
+    """The files of the demo: the Pod that never fits, and what would help it."""
+    import yaml
+
+    folder = Path(__file__).parents[2] / "scheduler/cli/data"
+    items = [item for file in sorted(folder.glob("*.yaml")) for item in yaml.safe_load_all(file.read_text()) if item]
+    snap = from_items(items, load_config(""), {}, NOW)
+    waiting = snap.pod("demo", "too-big")
+    profile, _ = snap.profile_for(waiting)
+    found = explain_pod(profile, waiting, snap.state, snap.now)
+    find_hints(profile, waiting, snap.state, snap.now, found)
+    assert {hint.change for hint in found.hints} == {"fewer devices", "drop constraint"}
