@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-CODE := scheduler plugins e2e tests
+CODE := scheduler plugins e2e tests conftest.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants wheel lock clean
