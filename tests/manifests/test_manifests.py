@@ -1,4 +1,4 @@
-"""Every shipped YAML file: parses, fits the 1.37 schemas, says what it should (e2e/suites/test_kustomize.py renders)."""
+"""Every shipped YAML file: parses, fits the 1.37 schemas, says what it should (rendered in e2e/suites)."""
 
 from __future__ import annotations
 
