@@ -29,6 +29,19 @@ class Strategy:
     per_resource: _PerResource
     combine: Callable[[NDArray[np.int64], NDArray[np.int64]], Scores]
     skips_zero: bool = False
+    one: Callable[[int, int], int] | None = None
+    """``per_resource`` and ``combine`` for one row that has the resource: (capacity, wanted) → score, averages cut."""
+
+    def score_row(self, uses: Sequence[tuple[int, int, int, int]]) -> int | None:
+        """``score`` of one row, from (weight, capacity, used, wanted); None for strategies without such a form."""
+        if self.one is None:
+            return None
+        total = weight_sum = 0
+        for weight, capacity, _, wanted in uses:
+            if capacity:
+                total += self.one(capacity, wanted) * weight
+                weight_sum += weight
+        return total // max(weight_sum, 1)
 
     def score(self, uses: Sequence[ResourceUse], count: int) -> Scores:
         """One score per row; 0 where no resource counts."""
@@ -47,9 +60,9 @@ def build_strategy(arguments: Mapping[str, Any], path: str) -> Strategy:
     resources = resource_weights(DEFAULT_RESOURCES if entries is None else entries, f"{path}.resources")
     kind = arguments.get("type") or "LeastAllocated"
     if kind == "LeastAllocated":
-        return Strategy(resources, _least_allocated, _divide)
+        return Strategy(resources, _least_allocated, _divide, one=_least_of_one)
     if kind == "MostAllocated":
-        return Strategy(resources, _most_allocated, _divide)
+        return Strategy(resources, _most_allocated, _divide, one=_most_of_one)
     if kind == "RequestedToCapacityRatio":
         ratio = arguments.get("requestedToCapacityRatio") or {}
         table = shape_table(ratio.get("shape") or (), f"{path}.requestedToCapacityRatio.shape")
@@ -82,6 +95,14 @@ def _least_allocated(use: ResourceUse) -> NDArray[np.int64]:
 
 def _most_allocated(use: ResourceUse) -> NDArray[np.int64]:
     return percent(np.minimum(use.wanted, use.capacity), use.capacity)
+
+
+def _least_of_one(capacity: int, wanted: int) -> int:
+    return max(capacity - wanted, 0) * MAX_SCORE // capacity
+
+
+def _most_of_one(capacity: int, wanted: int) -> int:
+    return min(wanted, capacity) * MAX_SCORE // capacity
 
 
 def _utilization(use: ResourceUse) -> NDArray[np.int64]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 
 from plugins.base import MAX_SCORE, PluginBase
 from scheduler.api.core import Pod
 from scheduler.framework.cycle import Cycle
-from scheduler.framework.plugin import Rows, Scores
+from scheduler.framework.plugin import Depends, Rows, Scores
 from scheduler.state.nodes import NodeTable
 
 _MIN_BYTES = 23 * 1024 * 1024
@@ -21,6 +21,15 @@ class ImageLocality(PluginBase):
     """Source: kube-scheduler 1.37, ImageLocality (spec 3.10)."""
 
     name = "ImageLocality"
+    depends = Depends.NODE
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The images."""
+        return tuple(image_names(cycle.pod))
+
+    def epoch(self, nodes: NodeTable) -> Hashable:
+        """Which nodes have which images; a score depends on how many there are."""
+        return nodes.image_version, nodes.structure_version
 
     def score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Scores:
         """Bytes of the Pod's images on the node, scaled by how many nodes hold each, as 0..100.

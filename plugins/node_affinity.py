@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -26,7 +26,7 @@ from scheduler.api.selectors import (
 from scheduler.errors import ConfigError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Scores, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, VerdictTable, error, unresolvable
 from scheduler.state.nodes import NodeTable
 from scheduler.state.selection import rows_matching_term, rows_selected, rows_with_labels
@@ -39,6 +39,7 @@ class NodeAffinity(PluginBase):
     """Source: kube-scheduler 1.37, NodeAffinity (spec 3.6). Argument ``addedAffinity``: a v1 NodeAffinity or None."""
 
     name = "NodeAffinity"
+    depends = Depends.NODE
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -71,6 +72,14 @@ class NodeAffinity(PluginBase):
         if not names:
             return PreFilterResult(unresolvable("pod affinity terms conflict"))
         return PreFilterResult(SUCCESS, names)
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The rules as they are written."""
+        spec = cycle.pod.spec
+        rules = spec.affinity.nodeAffinity if spec.affinity is not None else None
+        if rules is None and spec.nodeSelector is None:
+            return b""
+        return msgspec.json.encode((rules, spec.nodeSelector))
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """The profile's rules first, then the Pod's; a term that cannot be parsed matches nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import msgspec
@@ -12,7 +12,7 @@ from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from scheduler.api.core import Container, Node, Pod
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
 from scheduler.framework.status import Code, VerdictTable
 from scheduler.state.nodes import NodeTable
 
@@ -23,6 +23,7 @@ class NodeDeclaredFeatures(PluginBase):
     """Source: kube-scheduler 1.37, NodeDeclaredFeatures (spec 3.17)."""
 
     name = "NodeDeclaredFeatures"
+    depends = Depends.NODE
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -37,6 +38,11 @@ class NodeDeclaredFeatures(PluginBase):
             return SKIP_FILTER
         cycle.data[self.name] = features
         return CONTINUE
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The features needed."""
+        features: frozenset[str] = cycle.data.get(self.name, frozenset())
+        return features
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Rejects nodes that do not declare every feature. Cost: one look-up per row, one answer per distinct list."""

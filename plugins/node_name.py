@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from plugins.base import CONTINUE, PluginBase
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
 from scheduler.framework.status import SUCCESS, Code, VerdictTable
 from scheduler.state.nodes import NodeTable
 
@@ -18,6 +18,7 @@ class NodeName(PluginBase):
     """Source: kube-scheduler 1.37, NodeName (spec 3.3). Matters for simulations: such Pods are not queued."""
 
     name = "NodeName"
+    depends = Depends.NODE
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -29,6 +30,10 @@ class NodeName(PluginBase):
         """Only the named node is worth a look."""
         name = cycle.pod.spec.nodeName
         return PreFilterResult(SUCCESS, frozenset((name,))) if name else CONTINUE
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The name asked for."""
+        return cycle.pod.spec.nodeName or ""
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Every node but the named one is rejected."""

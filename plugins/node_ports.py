@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from scheduler.api.core import Pod
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
 from scheduler.framework.status import Code, VerdictTable
 from scheduler.state.nodes import NodeTable
 from scheduler.state.podinfo import pod_info
@@ -21,6 +21,7 @@ class NodePorts(PluginBase):
     """Source: kube-scheduler 1.37, NodePorts (spec 3.7)."""
 
     name = "NodePorts"
+    depends = Depends.PODS
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -31,6 +32,10 @@ class NodePorts(PluginBase):
     def pre_filter(self, cycle: Cycle) -> PreFilterResult:
         """Nothing to do for a Pod without host ports."""
         return CONTINUE if cycle.info.host_ports else SKIP_FILTER
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The host ports."""
+        return cycle.info.host_ports
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Rejects nodes where one of the Pod's host ports is taken. Cost: the nodes that use these ports."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from plugins.base import CONTINUE, PluginBase
 from plugins.device_counts import DeviceCounter
 from plugins.fit_strategies import build_strategy
-from plugins.resource_scoring import resource_uses
+from plugins.resource_scoring import resource_uses, row_uses
 from scheduler.api.core import Node, Pod
 from scheduler.api.podrequests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from scheduler.api.resource import DeviceClass
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Scores, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import SUCCESS, Code, Status, VerdictTable, error, unresolvable
 from scheduler.state.allocatable import node_allocatable
 from scheduler.state.nodes import NodeTable
@@ -36,6 +36,7 @@ class NodeResourcesFit(PluginBase):
     """
 
     name = "NodeResourcesFit"
+    depends = Depends.PODS
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -49,6 +50,27 @@ class NodeResourcesFit(PluginBase):
         """Never skipped: an empty Pod still counts. A quantity that is nonsense rejects the Pod everywhere."""
         problem = cycle.info.problem
         return CONTINUE if problem is None else PreFilterResult(unresolvable(str(problem)))
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The requests; not kept where devices are counted for the score."""
+        scored = cycle.info.scorer_requests()
+        if any(is_scalar(resource.name) and scored.get(resource.name, 0) for resource in self._strategy.resources):
+            return None
+        return tuple(cycle.info.requests.items()), tuple(scored.items())
+
+    def epoch(self, nodes: NodeTable) -> Hashable:
+        """Which classes stand for extended resources."""
+        version: int = self.state.devices.classes.version
+        return version
+
+    def filter_row(self, cycle: Cycle, nodes: NodeTable, row: int) -> int | None:
+        """0 where there is room; what is missing elsewhere, ``filter`` says."""
+        if nodes.pod_counts[row] >= nodes.allowed_pods[row]:
+            return None
+        for name, request in self._checked(cycle.info.requests):
+            if request > int(nodes.allocatable(name)[row]) - int(nodes.requested(name)[row]):
+                return None
+        return 0
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Rejects nodes without room, with every resource that is short.
@@ -79,6 +101,12 @@ class NodeResourcesFit(PluginBase):
         requests, resources = cycle.info.scorer_requests(), self._strategy.resources
         uses = resource_uses(nodes, rows, resources, requests, self._devices, defaults=True)
         return self._strategy.score(uses, len(rows))
+
+    def score_row(self, cycle: Cycle, nodes: NodeTable, row: int) -> int | None:
+        """``score`` of one row, for the strategies that have a form for it."""
+        requests, resources = cycle.info.scorer_requests(), self._strategy.resources
+        uses = row_uses(nodes, row, resources, requests, defaults=True)
+        return None if uses is None else self._strategy.score_row(uses)
 
     def events(self) -> Sequence[Registration]:
         """Something got free or larger, or a DeviceClass began to stand for a requested resource."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from scheduler.api.core import Node, Pod
 from scheduler.api.taints import NO_SCHEDULE, Taint, tolerated
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
 from scheduler.framework.status import Code, VerdictTable
 from scheduler.state.nodes import NodeTable
 
@@ -22,6 +22,7 @@ class NodeUnschedulable(PluginBase):
     """Source: kube-scheduler 1.37, NodeUnschedulable (spec 3.4)."""
 
     name = "NodeUnschedulable"
+    depends = Depends.NODE
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -31,6 +32,10 @@ class NodeUnschedulable(PluginBase):
     def pre_filter(self, cycle: Cycle) -> PreFilterResult:
         """Always something to look at, as upstream."""
         return CONTINUE
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The tolerations."""
+        return tolerated(_TAINT, cycle.pod.spec.tolerations)
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Rejects nodes with spec.unschedulable unless the Pod tolerates the taint of that name."""

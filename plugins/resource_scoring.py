@@ -59,6 +59,25 @@ def resource_weights(entries: object, path: str) -> tuple[ResourceWeight, ...]:
     return tuple(weights)
 
 
+def row_uses(
+    nodes: NodeTable, row: int, resources: Sequence[ResourceWeight], requests: Mapping[str, int], *, defaults: bool
+) -> list[tuple[int, int, int, int]] | None:
+    """``resource_uses`` of one row as (weight, capacity, used, wanted); None where devices may have to be counted."""
+    uses = []
+    for resource in resources:
+        name = resource.name
+        request = min(requests.get(name, 0), _SUMMAND_MAX)
+        if is_scalar(name):
+            if request:
+                return None
+            continue
+        column = nodes.nonzero_requested(name) if defaults else nodes.requested(name)
+        used = min(int(column[row]), _SUMMAND_MAX)
+        capacity = int(nodes.allocatable(name)[row]) if name != "pods" else 0
+        uses.append((resource.weight, capacity, used, used + request))
+    return uses
+
+
 def resource_uses(
     nodes: NodeTable,
     rows: Rows,

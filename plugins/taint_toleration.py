@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from plugins.base import CONTINUE, PluginBase, default_normalize, per_taint_set
 from scheduler.api.core import Node, Pod
 from scheduler.api.taints import PREFER_NO_SCHEDULE, first_untolerated, tolerated
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Scores, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import SUCCESS, Code, Status, VerdictTable
 from scheduler.state.nodes import NodeTable
 
@@ -18,6 +18,7 @@ class TaintToleration(PluginBase):
     """Source: kube-scheduler 1.37, TaintToleration (spec 3.5)."""
 
     name = "TaintToleration"
+    depends = Depends.NODE
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -28,6 +29,10 @@ class TaintToleration(PluginBase):
     def pre_filter(self, cycle: Cycle) -> PreFilterResult:
         """Always something to look at, as upstream."""
         return CONTINUE
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """The tolerations."""
+        return cycle.pod.spec.tolerations
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Rejects nodes with a NoSchedule or NoExecute taint that nothing tolerates."""

@@ -5,7 +5,7 @@ Source: kube-scheduler 1.37, DynamicResources (dra spec 4); texts are upstream's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from scheduler.dra.reporter import Collector
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
 from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
-from scheduler.framework.plugin import Handle, PostFilterResult, PreFilterResult, Rows, Scores, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PostFilterResult, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import SKIP, SUCCESS, Code, Status, VerdictTable, error, unresolvable, unschedulable
 from scheduler.state.cluster import ClusterState
 from scheduler.state.nodes import NodeTable
@@ -41,6 +41,7 @@ class DynamicResources:
     """Allocates the Pod's claims, reserves them and writes them before the Pod is bound."""
 
     name: str = NAME
+    depends = Depends.NOTHING
 
     def __init__(self, handle: Handle) -> None:
         self._state: ClusterState = handle.state
@@ -113,6 +114,10 @@ class DynamicResources:
         if failure:
             return True
         return not ready and binding_timed_out(claim, cycle.now, self._binding_timeout_s)
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """Only for Pods without claims: their score is 0 everywhere."""
+        return () if cycle.data.get(NAME) is None else None
 
     def filter_steps(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator[None, None, Verdicts]:
         """Search each node's devices, in row order; the first error ends the attempt for all nodes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
 import numpy as np
@@ -25,7 +25,7 @@ from scheduler.api.storage import (
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.instructions import Instruction, WaitUntil
-from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Scores, Verdicts
+from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import SUCCESS, Code, Status, VerdictTable, error, unresolvable
 from scheduler.state.attached import NotOwnedError, check_owner
 from scheduler.state.nodes import NodeTable
@@ -46,6 +46,7 @@ class VolumeBinding(PluginBase):
     """
 
     name = "VolumeBinding"
+    depends = Depends.NOTHING
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
@@ -80,15 +81,19 @@ class VolumeBinding(PluginBase):
         cycle.data[self.name] = PodClaims(bound, delayed)
         return CONTINUE
 
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """Only for Pods without claims: their score is 0 everywhere."""
+        return None if self.name in cycle.data else ()
+
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
         """Rejects nodes that do not reach bound volumes, or where claims that wait would get none."""
         plan = self._plan(cycle, nodes, rows)
+        cycle.data[self._kept] = cycle.state.version, rows, plan
         verdicts = self._rejections[plan.flags]
         for place, text in plan.errors.items():
             verdicts[place] = self.verdicts.intern(Code.ERROR, (text,))
         return verdicts
 
-        cycle.data[self._kept] = cycle.state.version, rows, plan
     @staticmethod
     def _state(cycle: Cycle) -> VolumeState:
         return cycle.state.volumes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from scheduler.api.core import Pod
@@ -33,6 +34,7 @@ class Cycle:
     ``data[plugin name]`` belongs to that plugin. ``now`` is the wall-clock time of the attempt's start in seconds, for
     plugins that compare timestamps (binding time-outs); it does not move during the attempt. ``profile`` and
     ``diagnosis`` (why no node fits) are there for PostFilter plugins, which try the filters on what might be.
+    ``pod_class`` is the runner's: what the Pod reads like to cacheable plugins.
     """
 
     __slots__ = (
@@ -42,6 +44,7 @@ class Cycle:
         "info",
         "now",
         "pod",
+        "pod_class",
         "profile",
         "profile_name",
         "reporter",
@@ -73,3 +76,4 @@ class Cycle:
         self.data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.pod_class: Hashable | None = None

@@ -7,8 +7,9 @@ reserve (undo: unreserve), permit, pre_bind, bind, post_bind.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntFlag
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -107,6 +108,35 @@ class PostFilterPlugin(Plugin, Protocol):
         """``statuses``: node name → rejection of every node examined; ``cycle.diagnosis.absent`` is the others'."""
 
 
+class Depends(IntFlag):
+    """What of a node a cacheable plugin's answers about it depend on, beside the Pod."""
+
+    NOTHING = 0
+    """Nothing: the same everywhere, until ``epoch`` changes."""
+    NODE = 1
+    """The Node object: labels, taints, what it offers."""
+    PODS = 2
+    """The Pods on it, and the Node object."""
+
+
+class CacheablePlugin(Plugin, Protocol):
+    """A filter or score plugin whose answers the runner may keep for Pods that read the same to it.
+
+    Its answer about a row may depend on nothing but what ``signature`` holds, the row's node (and Pods, if declared),
+    and ``epoch``; it must answer about any row, feasible or not, and ``normalize`` on nothing but the scores. Optional
+    ``filter_row(cycle, nodes, row)`` and ``score_row`` give the same number for one row, for less, or None to have the
+    column form asked.
+    """
+
+    depends: Depends
+
+    def signature(self, cycle: Cycle) -> Hashable | None:
+        """Asked after PreFilter: what the plugin reads of the Pod, never its name; None: keep nothing."""
+
+    def epoch(self, nodes: NodeTable) -> Hashable:
+        """Optional: what all answers depend on; when it changes, all are asked for anew."""
+
+
 class PreScorePlugin(Plugin, Protocol):
     """Asked once before scoring; SKIP leaves the plugin's score out (it then adds 0)."""
 
@@ -167,6 +197,13 @@ class BindPlugin(Plugin, Protocol):
 
     def bind(self, cycle: Cycle, node: str) -> Instruction | None:
         """The instruction, None when this Pod is not for this plugin."""
+
+
+class PostBindPlugin(Plugin, Protocol):
+    """Told of a Binding that was made; what it raises is reported and changes nothing."""
+
+    def post_bind(self, cycle: Cycle, node: str) -> None:
+        """The Pod is on ``node``."""
 
 
 class QueueSortPlugin(Plugin, Protocol):

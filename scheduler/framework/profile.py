@@ -1,6 +1,7 @@
 """Profile: the plugins of one schedulerName, ordered per extension point.
 
-Source: kube-scheduler 1.37, framework/runtime (spec 1.8, 2.3). Built once at start; immutable afterwards.
+Source: kube-scheduler 1.37, framework/runtime (spec 1.8, 2.3). Built once at start; immutable afterwards, but for the
+answers it keeps per class of Pods.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.config.model import Extender
 from scheduler.errors import ConfigError
+from scheduler.framework.classes import ClassCache
 from scheduler.framework.events import Registration
 from scheduler.framework.points import CheckAdapter, ScoreNodeAdapter
 
@@ -46,6 +49,8 @@ class Profile:
     post_bind: tuple[Any, ...] = ()
     percentage_of_nodes_to_score: int = 0
     registrations: Mapping[str, Sequence[Registration]] = field(default_factory=dict)
+    extenders: tuple[Extender, ...] = ()
+    classes: ClassCache = field(default_factory=ClassCache, init=False, repr=False, compare=False)
 
 
 def _filterer(plugin: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from scheduler.errors import PluginError, SchedulerError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import PreFilterResult, Rows, Scores, Verdicts
-from scheduler.framework.profile import Profile
 from scheduler.framework.status import Code, Status, unresolvable
 from scheduler.state.nodes import NodeTable
+
+if TYPE_CHECKING:
+    from scheduler.framework.profile import Profile, ScoreEntry
 
 MAX_SCORE = 100
 T = TypeVar("T")
@@ -112,7 +114,12 @@ def ask_filter(plugin: Any, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Gener
         verdicts = call(plugin, "Filter", plugin.filter, cycle, nodes, rows)
         if cycle.budget.charge(1 + len(rows) // 64):
             yield
-    verdicts = answer_of(plugin, "Filter", np.ndarray, verdicts)
+    return check_verdicts(plugin, verdicts, rows)
+
+
+def check_verdicts(plugin: Any, answer: object, rows: Rows) -> Verdicts:
+    """``answer`` when it is one verdict per row, else PluginError."""
+    verdicts = answer_of(plugin, "Filter", np.ndarray, answer)
     if verdicts.shape != rows.shape or verdicts.dtype.kind not in "iu":
         text = f"answered {verdicts.dtype} of shape {verdicts.shape}, not {len(rows)} verdicts"
         raise PluginError(plugin.name, "Filter", text)
@@ -127,8 +134,13 @@ def run_filters(
     An Error verdict of any row ends the attempt whatever other nodes say: of several the first in row order is
     reported, so that equal input gives equal output (upstream: whichever arrives first).
     """
-    result = Filtered(rows)
-    for plugin in profile.filter:
+    result, plugins = Filtered(rows), profile.filter
+    known = profile.classes.find(profile, cycle, nodes) if ask is ask_filter else None
+    if known is not None:
+        result, plugins = known.filtered(nodes, rows), tuple(known.others)
+        if known.filters and cycle.budget.charge(1 + len(rows) // 64):
+            yield
+    for plugin in plugins:
         if plugin.name in cycle.skip_filter:
             continue
         if not len(result.feasible):
@@ -138,7 +150,7 @@ def run_filters(
         bad = verdicts != 0
         if not bad.any():
             continue
-        _collect(plugin, verdicts, current, result)
+        collect(plugin, verdicts, current, result)
         result.feasible = current[~bad]
     return result
 
@@ -157,8 +169,8 @@ def _steps(plugin: Any, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator
         yield
 
 
-def _collect(plugin: Any, verdicts: Any, rows: Rows, result: Filtered) -> None:
-    """Group rejected rows by verdict, in order of first appearance; raise for an Error verdict."""
+def collect(plugin: Any, verdicts: Any, rows: Rows, result: Filtered) -> None:
+    """Add rejected rows by verdict to ``result``, in order of first appearance; raise for an Error verdict."""
     table = plugin.verdicts
     ids, first = np.unique(verdicts, return_index=True)
     for position in np.sort(first).tolist():
@@ -175,7 +187,7 @@ def _collect(plugin: Any, verdicts: Any, rows: Rows, result: Filtered) -> None:
 
 @dataclass(slots=True)
 class ScoreTable:
-    """Scores of the feasible rows: per plugin the normalised (0..100) and raw arrays, and the weighted totals.
+    """Scores of the feasible rows: per plugin (raw, normalised to 0..100) arrays, and the weighted totals.
 
     Arrays are in the order of ``rows``. Empty when only one node was feasible: nothing is scored then.
     """
@@ -183,21 +195,36 @@ class ScoreTable:
     rows: Rows
     table: NodeTable
     totals: Scores
-    normalized: dict[str, Scores] = field(default_factory=dict)
-    raw: dict[str, Scores] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
+    scores: dict[str, tuple[Scores, Scores]] = field(default_factory=dict)
+    more: Callable[[], dict[str, tuple[Scores, Scores]]] | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """Node names in the order of ``rows``; made when asked, which is rare. Valid until a node comes or goes."""
         return tuple(self.table.name_of(row) for row in self.rows.tolist())
 
+    @property
+    def raw(self) -> dict[str, Scores]:
+        """Raw scores by plugin, in the profile's order. To be asked for before the state moves."""
+        return {name: scores[0] for name, scores in self._all().items()}
+
+    @property
+    def normalized(self) -> dict[str, Scores]:
+        """Normalised scores by plugin, in the profile's order. To be asked for before the state moves."""
+        return {name: scores[1] for name, scores in self._all().items()}
+
+    def _all(self) -> dict[str, tuple[Scores, Scores]]:
+        if self.more is not None:
+            self.scores.update(self.more())
+            self.more = None
+        return {name: self.scores[name] for name in self.weights}
+
 
 def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> ScoreTable:
     """PreScore, Score, normalize, range check, weights. Totals are 1 each without any score plugin (spec 1.6)."""
     if not profile.score:
         return ScoreTable(rows, nodes, np.ones(len(rows), dtype=np.int64))
-    table = ScoreTable(rows, nodes, np.zeros(len(rows), dtype=np.int64))
     for plugin in profile.pre_score:
         status = call(plugin, "PreScore", plugin.pre_score, cycle, nodes, rows)
         status = answer_of(plugin, "PreScore", Status, status)
@@ -205,19 +232,35 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
             cycle.skip_score.add(plugin.name)
         elif status.code is not Code.SUCCESS:
             raise PluginError(plugin.name, "PreScore", status.message)
+    known = profile.classes.find(profile, cycle, nodes)
+    if known is not None:
+        known.score(cycle, nodes)
+    if known is None or known.odd:
+        known = None
+        table = ScoreTable(rows, nodes, np.zeros(len(rows), dtype=np.int64))
+    else:
+        totals = known.totals(cycle, nodes, rows)
+        table = ScoreTable(rows, nodes, totals, more=known.single_scores(cycle, nodes, rows))
     for entry in profile.score:
         if entry.name in cycle.skip_score:
             continue
-        raw = call(entry.scorer, "Score", entry.scorer.score, cycle, nodes, rows)
-        scores = raw
-        if entry.normalizer is not None:
-            scores = call(entry.normalizer, "Score", entry.normalizer.normalize, cycle, nodes, rows, raw)
-        _check_scores(entry.name, scores, nodes, rows)
-        table.raw[entry.name] = raw
-        table.normalized[entry.name] = scores
         table.weights[entry.name] = entry.weight
+        if known is not None and entry.name in known:
+            continue
+        raw = call(entry.scorer, "Score", entry.scorer.score, cycle, nodes, rows)
+        scores = normalized(entry, cycle, nodes, rows, raw)
+        table.scores[entry.name] = (raw, scores)
         table.totals = table.totals + scores * entry.weight
     return table
+
+
+def normalized(entry: ScoreEntry, cycle: Cycle, nodes: NodeTable, rows: Rows, raw: Scores) -> Scores:
+    """``raw`` after the plugin's own normalisation, if it has one; PluginError for what is out of range."""
+    scores = raw
+    if entry.normalizer is not None:
+        scores = call(entry.normalizer, "Score", entry.normalizer.normalize, cycle, nodes, rows, raw)
+    _check_scores(entry.name, scores, nodes, rows)
+    return scores
 
 
 def _check_scores(plugin: str, scores: Any, nodes: NodeTable, rows: Rows) -> None:

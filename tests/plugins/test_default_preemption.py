@@ -245,11 +245,11 @@ def test_a_node_that_comes_while_victims_are_sought_begins_the_attempt_anew() ->
 
     def between() -> None:
         steps.append(1)
-        if len(steps) == 12:
+        if len(steps) == 6:
             state.apply(Change(NODE, None, convert(NODE, node("fresh"))))
 
     decision, victims = finish(attempt_of(state, pod("big", 10, "2"), profile_of(state)), 1, between)
-    assert len(steps) > 12
+    assert len(steps) > 6
     assert (decision.node, victims) == ("fresh", [])
 
 
