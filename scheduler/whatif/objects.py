@@ -149,6 +149,9 @@ def _take_template(item: Json, version: str, kinds: Mapping[tuple[str, str], Kin
     if kind is None:
         objects.problems.append(Problem(f"{TEMPLATE} {name}", "apiVersion", f"{version!r} is not a version we read"))
         return
+    if not isinstance((metadata or {}).get("name"), str) or not metadata:
+        objects.problems.append(Problem(TEMPLATE, "metadata.name", "is missing"))
+        return
     claim = {**item, "metadata": dict(metadata or {}), "spec": (inner or {}).get("spec") or {}}
     try:
         decoded = convert(kind, completed(claim, kind))

@@ -22,7 +22,9 @@ def snapshot(items: list[Object], gates: dict[str, bool] | None = None) -> Snaps
     return from_items(items, load_config(""), gates or {}, NOW)
 
 
-def explained(items: list[Object], name: str = "p", *, hints: bool = False, **gates: bool) -> tuple[Explanation, str]:
+def explained(
+    items: list[Object], name: str = "p", *, hints: bool = False, gates: dict[str, bool] | None = None
+) -> tuple[Explanation, str]:
     """The explanation of Pod default/``name`` as data and as text."""
     snap = snapshot(items, gates)
     pod = snap.pod("default", name)

@@ -13,7 +13,7 @@ from tests.explain.situations import ALL, Situation
 @pytest.mark.parametrize("situation", ALL, ids=lambda one: one.name.replace(" ", "-"))
 def test_the_culprit_is_named(situation: Situation) -> None:
     """The explanation blames the right plugin, reason and devices, and says so in words."""
-    found, text = explained(situation.items, **situation.gates)
+    found, text = explained(situation.items, gates=situation.gates)
     assert found.phase == situation.phase
     assert situation.text in text, text
     data = msgspec.json.decode(msgspec.json.encode(found))

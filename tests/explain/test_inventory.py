@@ -1,0 +1,110 @@
+"""The inventory counts each device once, and finds what leaks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.explain.inventory import Inventory, take_inventory
+from scheduler.explain.inventory_text import inventory_lines
+from tests.app.objects import gpu_class, node, pod
+from tests.explain.clusters import DRIVER, NOW, Object, device, held, request, slice_of, snapshot, want
+
+
+def inventory(items: list[Object], by: str = "model", *, pods_known: bool = True) -> Inventory:
+    return take_inventory(snapshot(items).state, by, NOW, pods_known=pods_known)
+
+
+def cluster() -> list[Object]:
+    taint = {"key": "k", "effect": "NoSchedule"}
+    devices = [device("a"), device("b"), device("c", model="H100"), device("d", taints=[taint])]
+    user = pod("user", claim="h", nodeName="n1")
+    return [node("n1"), node("n2"), gpu_class(), slice_of("n1", devices), slice_of("n2", [device("a")]),
+            held("h", "n1", "a", pod="user"), user]  # fmt: skip
+
+
+def test_devices_are_counted_by_model() -> None:
+    """Used, tainted and free add up; the largest request is what one node has."""
+    a100, h100 = inventory(cluster()).lines
+    assert (a100.model, a100.total, a100.used, a100.tainted, a100.free, a100.largest) == ("A100", 4, 1, 1, 2, 1)
+    assert a100.fragmentation == 0.5
+    assert (h100.model, h100.total, h100.free, h100.largest, h100.fragmentation) == ("H100", 1, 1, 1, 0.0)
+
+
+@pytest.mark.parametrize("by", ["driver", "model", "pool", "node"])
+def test_every_grouping_counts_every_device_once(by: str) -> None:
+    """Sums do not depend on the grouping, and the text shows a row for each group."""
+    found = inventory(cluster(), by)
+    assert (sum(line.total for line in found.lines), sum(line.used for line in found.lines)) == (5, 1)
+    text = list(inventory_lines(found, by))
+    assert len([line for line in text if line.startswith("  ")]) >= len(found.lines) + 2
+
+
+def test_a_claim_for_a_pod_that_is_gone_leaks() -> None:
+    """Only when the Pods are known; a Pod that exists keeps its claim."""
+    items = [*cluster(), held("ghost", "n2", "a", pod="gone")]
+    found = inventory(items)
+    assert [(note.claim, note.devices) for note in found.leaked] == [("default/ghost", [f"{DRIVER}/n2/a"])]
+    assert found.troubled
+    assert inventory(items, pods_known=False).leaked == []
+
+
+def test_lost_devices_waiting_claims_and_bad_pools() -> None:
+    """A device no slice lists, a claim that has waited for an hour, a pool that is incomplete."""
+    old = want(request())
+    old["metadata"]["creationTimestamp"] = "2027-01-15T07:00:00Z"
+    young = want(request(), name="young")
+    young["metadata"]["creationTimestamp"] = "2027-01-15T07:59:00Z"
+    items = [node("n1"), slice_of("n1", [device("a")]), slice_of("n2", [device("a")], count=2),
+             held("h", "n1", "nowhere"), old, young]  # fmt: skip
+    found = inventory(items)
+    assert [note.devices for note in found.lost] == [[f"{DRIVER}/n1/nowhere"]]
+    assert [(note.claim, note.age_s) for note in found.waiting] == [("default/want", 3600.0)]
+    assert found.pools == {f"{DRIVER}/n2": "incomplete: 1 of 2 slices of generation 1 are published"}
+    assert found.namespaces == {"default": {DRIVER: 1}}
+
+
+def test_shared_devices_show_what_is_left() -> None:
+    """A device that may be shared stays free with a share on it, and its capacity shrinks."""
+    share = held("h", "n1", "a", shareID="s1", consumedCapacity={"memory": "10Gi"})
+    items = [node("n1"), slice_of("n1", [device("a", allowMultipleAllocations=True)]), share]
+    (line,) = inventory(items).lines
+    assert (line.used, line.shared, line.free, line.remainder) == (0, 1, 1, {"memory": "30Gi"})
+    assert "memory 30Gi" in "\n".join(inventory_lines(inventory(items), "model"))
+
+
+def test_partitions_are_limited_by_their_counters() -> None:
+    """Four quarters and a whole on one counter: four fit together, and with one in use the whole does not."""
+
+    def charged(name: str, value: str) -> Object:
+        counters = {"counterSet": "set", "counters": {"memory": {"value": value}}}
+        return {"name": name, "consumesCounters": [counters]}
+
+    counters = slice_of("n1", [], name="counters", count=2)
+    counters["spec"]["sharedCounters"] = [{"name": "set", "counters": {"memory": {"value": "40Gi"}}}]
+    del counters["spec"]["devices"]
+    parts = [charged("whole", "40Gi"), *(charged(f"q{n}", "10Gi") for n in range(4))]
+    items = [node("n1"), counters, slice_of("n1", parts, count=2)]
+    (line,) = inventory(items).lines
+    assert (line.total, line.free, line.largest) == (5, 5, 4)
+    (line,) = inventory([*items, held("h", "n1", "q0")]).lines
+    assert (line.used, line.free, line.largest) == (1, 3, 3)
+
+
+@given(st.lists(st.sampled_from(["free", "held", "tainted"]), max_size=12), st.integers(1, 3))
+def test_standings_add_up(standings: list[str], nodes: int) -> None:
+    """However devices stand, total = used + tainted + free, and no request can get more than is free."""
+    items: list[Object] = []
+    for number in range(nodes):
+        name = f"n{number}"
+        devices = []
+        for place, standing in enumerate(standings):
+            taints = [{"key": "k", "effect": "NoExecute"}] if standing == "tainted" else []
+            devices.append(device(f"d{place}", taints=taints))
+            if standing == "held":
+                items.append(held(f"h{number}-{place}", name, f"d{place}"))
+        items += [node(name), slice_of(name, devices)]
+    for line in inventory(items, "driver").lines:
+        assert line.total == line.used + line.tainted + line.free == nodes * len(standings)
+        assert line.largest == line.free // nodes
