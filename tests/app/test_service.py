@@ -46,6 +46,6 @@ async def test_claims_are_written_verified_and_reserved() -> None:
         devices = [
             (r["pool"], r["device"])
             for claim in await _claims(w)
-            for r in (claim.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", [])  # type: ignore[attr-defined]
+            for r in (claim.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", [])  # type: ignore[attr-defined]  # JSON
         ]
         assert len(devices) == len(set(devices)) == 4

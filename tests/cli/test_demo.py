@@ -25,8 +25,9 @@ def test_demo_tells_its_story_and_ends(capsys: pytest.CaptureFixture[str]) -> No
     assert "in use by claim" in text
 
 
-def test_keep_leaves_a_cluster_for_kubectl() -> None:
-    """--keep prints a kubeconfig whose server answers, and goes on until interrupted."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_keep_leaves_a_cluster_for_kubectl(number: signal.Signals, code: int) -> None:
+    """--keep prints a kubeconfig whose server answers, goes on until interrupted, and leaves no file behind."""
     child = subprocess.Popen([*COMMAND, "--keep"], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout is not None
@@ -36,8 +37,9 @@ def test_keep_leaves_a_cluster_for_kubectl() -> None:
             assert b"too-big" in answer.read()
         assert child.poll() is None
     finally:
-        child.send_signal(signal.SIGINT)
-        assert child.wait(10) == 130
+        child.send_signal(number)
+        assert child.wait(10) == code
+        assert not Path(path).exists()
         assert child.stdout is not None
         child.stdout.close()
 

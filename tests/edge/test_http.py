@@ -58,7 +58,7 @@ async def base(state: State) -> AsyncIterator[str]:
 
 
 async def get(url: str, **options: object) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(url, **options) as answer:  # type: ignore[arg-type]
+    async with aiohttp.ClientSession() as session, session.get(url, **options) as answer:  # type: ignore[arg-type]  # the caller's keywords
         return answer.status, await answer.text()
 
 
