@@ -118,11 +118,14 @@ async def test_two_hundred_pods_on_one_hundred_and_sixty_devices(
             await create_pods(api, [f"pod-{i}" for i in range(200)], templates={"gpu": "one-gpu"})
             await eventually(bound_are(api, 160), "160 Pods are bound", timeout_s=90)
             print(f"160 of 200 Pods with a claim bound {time.monotonic() - started:.1f} s after the first creation")
-            expected = "0/20 nodes are available: 20 cannot allocate all claims."
+            expected = (
+                "0/20 nodes are available: 20 cannot allocate all claims. "
+                "preemption: 0/20 nodes are available: 20 Preemption is not helpful for scheduling."
+            )
 
             async def all_told() -> bool:
                 messages = await waiting_messages(api)
-                return len(messages) == 40 and all(text.startswith(expected) for text in messages.values())
+                return len(messages) == 40 and set(messages.values()) == {expected}
 
             await eventually(all_told, f"40 Pods wait with {expected!r}", timeout_s=60)
             given = await given_devices(api)
@@ -135,7 +138,7 @@ async def test_two_hundred_pods_on_one_hundred_and_sixty_devices(
 
             await eventually(all_running, "the kubelet runs all 160", timeout_s=60)
             first, second, *_ = sorted(kubelet.running)
-            await kubelet.finish(*first.split("/"))  # type: ignore[misc]  # namespace and name
+            await kubelet.finish(*first.split("/"))
             await api.delete(PODS, second.split("/")[1], NS)
 
             async def two_more() -> bool:
@@ -143,6 +146,8 @@ async def test_two_hundred_pods_on_one_hundred_and_sixty_devices(
                 return sum(bool(p["spec"].get("nodeName")) and p["metadata"]["name"] != second for p in pods) >= 161
 
             await eventually(two_more, "two waiting Pods got the devices given back", timeout_s=60)
+            assert len(history.bound) >= 161, "the history saw every Binding"
+            assert all(history.pod_claims[uid] for uid in history.bound), "and the claim of each bound Pod"
             assert history.bound_without_reservation() == []
             assert history.double_given() == []
             assert scheduler.metric("dra_scheduler_lost_races_total") == 0
