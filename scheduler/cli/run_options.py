@@ -32,7 +32,8 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     add = parser.add_argument
     add("--config", default="", metavar="FILE", help="KubeSchedulerConfiguration v1")
-    add("--kubeconfig", default="", metavar="FILE", help="how to reach the API server; default: in-cluster, else $KUBECONFIG or ~/.kube/config")
+    reach = "how to reach the API server; default: in-cluster, else $KUBECONFIG or ~/.kube/config"
+    add("--kubeconfig", default="", metavar="FILE", help=reach)
     add_flag(parser, "leader-elect", default=None, text="run only while holding the Lease (default true)")
     seconds: dict[str, str] = {
         "leader-elect-lease-duration": "how long a lost leader's Lease keeps others out (default 15s)",
