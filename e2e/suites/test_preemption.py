@@ -130,8 +130,7 @@ async def _outcome(api: Api, scenario: Scenario, scheduler: str) -> Object:
         gone = {item["metadata"]["name"] for item in scenario.present} - {
             p["metadata"]["name"] for p in await _pods(api)
         }
-        for victim in gone:
-            await eventually(lambda name=victim: _has_event(api, name, "Preempted"), f"{victim} is told")
+        await eventually(lambda: _all_told(api, gone), f"{sorted(gone)} are told")
     events = [item for item in await api.list(EVENTS, NS) if item["reportingController"] == scheduler]
     uid = created["metadata"]["uid"]
     return {
@@ -143,6 +142,10 @@ async def _outcome(api: Api, scenario: Scenario, scheduler: str) -> Object:
             if e["reason"] == "Preempted"
         ),
     }
+
+
+async def _all_told(api: Api, victims: set[str]) -> bool:
+    return all([await _has_event(api, name, "Preempted") for name in victims])
 
 
 async def _pods(api: Api) -> list[Object]:

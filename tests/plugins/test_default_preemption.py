@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from scheduler.framework.cycle import Cycle
 from scheduler.framework.dryrun import Candidate
 from scheduler.framework.instructions import PreemptPods
 from scheduler.framework.nodeview import NodeView
+from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.status import SUCCESS, Code, Status, unschedulable
 from scheduler.state.cluster import ClusterState
 from tests.plugins.preemption_world import NOW, Json, attempt_of, profile_of, run, state_of
@@ -267,3 +269,99 @@ def test_the_search_stops_with_enough_candidates() -> None:
         chosen.append(decision.nominated_node)
     assert chosen[0] != chosen[1]
     assert chosen[1] == "n59"
+
+
+def test_only_violating_candidates_do_not_end_the_search() -> None:
+    """3.18.2: it goes on until one candidate violates no budget."""
+    objects = [node(f"n{i}", "1") for i in range(150)]
+    guarded = [item(f"p{i}", 0, on=f"n{i}") for i in range(150)]
+    for one in guarded[:-1]:
+        one["metadata"]["labels"] = {"app": "db"}
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+    }
+    few = {"DefaultPreemption": {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 1}}
+    for name in ("big", "huge", "other"):  # the search begins at other nodes
+        state = state_of([*objects, *guarded, budget])
+        decision, _ = run(attempt_of(state, pod(name, 10), profile_of(state, few)))
+        assert isinstance(decision, Rejected)
+        assert decision.nominated_node == "n149"
+
+
+def test_a_pod_that_nothing_helps_loses_its_nomination() -> None:
+    """6.3: no candidate clears it; not being eligible keeps it as it is."""
+    state = state_of([node("n"), item("a", 10, "2", on="n")])
+    decision, _ = run(attempt_of(state, pod("big", 10, "2", nominatedNodeName="n"), profile_of(state)))
+    assert isinstance(decision, Rejected)
+    assert decision.nominated_node == ""
+    never = item("big", 10, "2", nominatedNodeName="n")
+    never["spec"]["preemptionPolicy"] = "Never"
+    decision, _ = run(attempt_of(state, convert(POD, never), profile_of(state)))
+    assert isinstance(decision, Rejected)
+    assert decision.nominated_node is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "eligible"),
+    [
+        ({"status": "True", "reason": "PreemptionByScheduler"}, False),
+        ({"status": "False", "reason": "PreemptionByScheduler"}, True),
+        ({"status": "True", "reason": "EvictionByEvictionAPI"}, True),
+    ],
+)
+def test_who_waits_for_a_victim_does_not_preempt_again(condition: Json, eligible: bool) -> None:
+    """3.18.1: a lower Pod on the nominated node that goes because of a preemption is worth waiting for."""
+    going = item("a", 0, "1", on="n1", conditions=[{"type": "DisruptionTarget", **condition}])
+    going["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    state = state_of([node("n1"), going, item("b", 0, on="n1"), node("n2"), item("c", 0, "2", on="n2")])
+    decision, asked = run(attempt_of(state, pod("big", 10, "2", nominatedNodeName="n1"), profile_of(state)))
+    assert isinstance(decision, Rejected)
+    assert bool(asked) is eligible
+    text = "preemption: not eligible due to a terminating pod on the nominated node."
+    assert (text in report_failure(decision).message) is not eligible
+
+
+def test_a_nominated_node_that_became_hopeless_is_not_waited_for() -> None:
+    """3.18.1: when the nominated node is Unresolvable by now, the Pod may preempt elsewhere."""
+    going = item("a", 0, "2", on="n1", conditions=[{"type": "DisruptionTarget", "status": "True"}])
+    going["status"]["conditions"][0]["reason"] = "PreemptionByScheduler"
+    going["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    tainted = node("n1")
+    tainted["spec"] = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
+    state = state_of([tainted, going, node("n2"), item("c", 0, "2", on="n2")])
+    decision, _ = run(attempt_of(state, pod("big", 10, "2", nominatedNodeName="n1"), profile_of(state)))
+    assert isinstance(decision, Rejected)
+    assert decision.nominated_node == "n2"
+
+
+class Talks:
+    """A PostFilter before DefaultPreemption that has something to say."""
+
+    name = "Talks"
+
+    def __init__(self, handle: Any) -> None:
+        """Nothing to keep."""
+
+    def post_filter(self, cycle: Cycle, statuses: Any) -> Any:
+        """Always Unschedulable, with a reason."""
+        return PostFilterResult(unschedulable("talking"))
+        yield  # a generator, as PostFilters are
+
+
+@pytest.mark.parametrize(
+    ("priority", "text"),
+    [
+        (10, "preemption: found a potential placement for pod on node n, preempting 1 victims"),
+        (0, "talking, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."),
+    ],
+)
+def test_what_others_said_is_lost_when_preemption_succeeds(priority: int, text: str) -> None:
+    """1.7, 3.18.6: success speaks alone; refusals are joined."""
+    state = state_of([node("n"), item("a", 0, "2", on="n")])
+    profile = profile_of(state)
+    profile = replace(profile, post_filter=(Talks(None), *profile.post_filter))
+    decision, _ = run(attempt_of(state, pod("big", priority, "2"), profile))
+    assert isinstance(decision, Rejected)
+    assert report_failure(decision).message == f"0/1 nodes are available: 1 Insufficient cpu. {text}"
