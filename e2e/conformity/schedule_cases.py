@@ -16,14 +16,14 @@ from tests.plugins.volume_cases import VolumeCases
 Json = dict[str, Any]
 # Topic -> how many of 100 cases.
 SHARES = {
-    "basic": 16,
-    "topology": 22,
+    "basic": 14,
+    "topology": 20,
     "neighbours": 7,
-    "preemption": 14,
-    "twins": 6,
-    "devices": 12,
-    "pools": 16,
-    "volumes": 18,
+    "preemption": 13,
+    "twins": 8,
+    "devices": 10,
+    "pools": 18,
+    "volumes": 28,
     "mixed": 7,
 }
 _SCARCE = ("ephemeral-storage", "example.com/gpu", "vendor.io/nic")
@@ -63,7 +63,7 @@ class Source:
         pick = self.random
         topic = pick.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         case = self._topics[topic](f"{topic}-{name}")
-        if pick.random() < 0.4:
+        if pick.random() < 0.55:
             self._touch(case)
         return case
 
@@ -78,6 +78,11 @@ class Source:
             (self._overhead, 4),
             (self._never, 3),
             (self._features, 5),
+            (self._cordon, 3),
+            (self._whole, 3),
+            (self._arguments, 8),
+            (self._disk, 5),
+            (self._exclusive, 3),
         )
         chosen = self.random.choices([touch for touch, _ in touches], [share for _, share in touches])[0]
         chosen(case)
@@ -127,6 +132,65 @@ class Source:
         for node in _nodes(case):
             node["status"]["declaredFeatures"] = self.random.choice(([], [feature]))
         case["pod"]["spec"] |= {"hostNetwork": True, "hostUsers": False}
+
+    def _cordon(self, case: Json) -> None:
+        for node in _nodes(case):
+            if self.random.random() < 0.4:
+                node.setdefault("spec", {})["unschedulable"] = True
+
+    def _whole(self, case: Json) -> None:
+        """Requests for the Pod as a whole."""
+        amounts = self.random.choice(({"cpu": "700m"}, {"memory": "2Gi"}, {"cpu": "3", "memory": "1Gi"}))
+        case["pod"]["spec"]["resources"] = {"requests": amounts}
+
+    def _arguments(self, case: Json) -> None:
+        """Arguments of the scoring plugins; not where devices serve what is scored, which crashes upstream."""
+        if "config" not in case and not any(item["kind"] == "DeviceClass" for item in case["objects"]):
+            case["config"] = self._basic.config()
+
+    def _disk(self, case: Json) -> None:
+        """A disk that the Pod wants and some placed Pods have."""
+        disk = {"name": "disk", "gcePersistentDisk": {"pdName": "d"}}
+        case["pod"]["spec"]["volumes"] = [*case["pod"]["spec"].get("volumes", ()), disk]
+        for pod in self._some_placed(case):
+            pod["spec"]["volumes"] = [*pod["spec"].get("volumes", ()), disk]
+
+    def _exclusive(self, case: Json) -> None:
+        """A claim for one Pod at a time, in use or not."""
+        namespace = case["pod"]["metadata"].get("namespace", "default")
+        modes = {"accessModes": ["ReadWriteOncePod"]}
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {
+                "name": "one",
+                "namespace": namespace,
+                "uid": "one",
+                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+            },
+            "spec": {**modes, "volumeName": "pv-one", "resources": {"requests": {"storage": "1Gi"}}},
+        }
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "pv-one", "uid": "pv-one"},
+            "spec": {
+                **modes,
+                "capacity": {"storage": "1Gi"},
+                "claimRef": {"namespace": namespace, "name": "one", "uid": "one"},
+                "hostPath": {"path": "/x"},
+            },
+        }
+        case["objects"] += [claim, volume]
+        use = {"name": "one", "persistentVolumeClaim": {"claimName": "one"}}
+        case["pod"]["spec"]["volumes"] = [*case["pod"]["spec"].get("volumes", ()), use]
+        for pod in self._some_placed(case)[:1]:
+            if pod["metadata"].get("namespace", "default") == namespace:
+                pod["spec"]["volumes"] = [*pod["spec"].get("volumes", ()), use]
+
+    def _some_placed(self, case: Json) -> list[Json]:
+        placed = [item for item in case["objects"] if item["kind"] == "Pod" and item["spec"].get("nodeName")]
+        return self.random.sample(placed, min(len(placed), self.random.randint(1, 3)))
 
     def _neighbours(self, name: str) -> Json:
         """A Pod with one or two terms, and placed Pods that some of its nodes have and others have not."""

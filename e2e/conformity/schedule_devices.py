@@ -98,15 +98,22 @@ class PoolCases:
 
     def __init__(self, seed: int) -> None:
         self.draw = Draw(seed)
+        self.plain = False
 
     def case(self, name: str) -> Json:
-        """Two to five nodes with a pool each, some broken, some used up; a Pod with one or two simple claims."""
+        """Two to five nodes with a pool each, some broken, some used up; a Pod with one or two simple claims.
+
+        Some are plainer: nothing in use, so that alternatives rank nodes or extended resources tell them apart.
+        """
         draw = self.draw
+        self.plain = draw.chance(40)
         nodes = [self._node(f"n{number}") for number in range(draw.randint(2, 5))]
         names = [node["metadata"]["name"] for node in nodes]
         slices = [slice_ for name in names for slice_ in self._pool(name)]
         asked = [self._claim(f"claim-{number}") for number in range(draw.of(1, 1, 2))]
-        held = [self._held(f"held-{place}", name) for place, name in enumerate(names) if draw.chance(40)]
+        held = [
+            self._held(f"held-{place}", name) for place, name in enumerate(names) if draw.chance(40) and not self.plain
+        ]
         own = [claim["metadata"]["name"] for claim in asked]
         if held and draw.chance(50):
             tied = draw.choice(held)
@@ -145,11 +152,21 @@ class PoolCases:
         devices: list[Json] = [
             {"name": f"d{number}", "attributes": {"kind": {"string": kind}}} for number in range(draw.randint(0, 3))
         ]
+        if draw.chance(35):
+            for device in devices:
+                device |= {"allowMultipleAllocations": True, "capacity": {"mem": {"value": draw.of("4", "8")}}}
         if devices and draw.chance(20):
             devices[0]["taints"] = [{"key": "k1", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]
         pool = {"name": node, "generation": 1, "resourceSliceCount": draw.of(1, 1, 1, 1, 2)}
         slices = [{"driver": "a.example.com", "pool": pool, "nodeName": node, "devices": devices}]
-        if devices and draw.chance(20):
+        if self.plain and draw.chance(40):
+            pool["resourceSliceCount"] = 2
+            counters = [{"name": "set", "counters": {"mem": {"value": "2"}}}]
+            for device in devices:
+                device["consumesCounters"] = [{"counterSet": "set", "counters": {"mem": {"value": "1"}}}]
+            slices.append({**slices[0], "sharedCounters": counters})
+            del slices[1]["devices"]
+        elif devices and draw.chance(20):
             # Twice the same device: the pool is invalid.
             pool["resourceSliceCount"] = 2
             slices.append({**slices[0], "devices": devices[:1]})
@@ -159,7 +176,7 @@ class PoolCases:
         draw = self.draw
         exactly = {"deviceClassName": draw.of("big", "any"), "allocationMode": "ExactCount", "count": draw.of(1, 1, 2)}
         request: Json = {"name": "r", "exactly": exactly}
-        if draw.chance(60):
+        if draw.chance(60) or self.plain:
             subs = [{**exactly, "deviceClassName": one, "name": one, "count": 1} for one in ("big", "any")]
             request = {"name": "r", "firstAvailable": subs}
         metadata = {"name": name, "namespace": "default", "uid": name, "ownerReferences": [_POD]}
