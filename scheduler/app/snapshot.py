@@ -26,13 +26,13 @@ from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import find_access
 from scheduler.edge.discovery import discover_kinds
 from scheduler.edge.dumps import read_dumps
-from scheduler.edge.errors import ApiError
+from scheduler.edge.errors import ApiError, NotFound
 from scheduler.edge.lister import Lister
 from scheduler.errors import ClusterError, UserError
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 from scheduler.whatif.build import build_state
-from scheduler.whatif.objects import TEMPLATE, Objects, Problem, known_kinds, read_objects
+from scheduler.whatif.objects import NEEDED, TEMPLATE, Objects, Problem, known_kinds, read_objects
 from scheduler.whatif.templates import make_claims
 
 
@@ -105,6 +105,11 @@ async def list_items(client: ApiClient, kinds: ResourceKinds, features: Features
     for kind in (*_all_kinds(kinds, features), template):
         try:
             found, _ = await Lister(client, kind, {}).list_raw()
+        except NotFound as error:
+            # A kind that this server does not serve has no objects.
+            if kind.name in NEEDED:
+                problems.append(Problem(kind.name, "", f"is not served: {error}"))
+            continue
         except ApiError as error:
             problems.append(Problem(kind.name, "", f"cannot be listed: {error}"))
             continue
