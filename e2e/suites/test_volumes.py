@@ -77,6 +77,12 @@ async def test_a_volume_that_exists_is_bound_before_the_pod(
         await api.create(STORAGE_CLASSES, late_class("local"))
         for name, node, size in (("small", "node-0", "1Gi"), ("large", "node-1", "9Gi"), ("right", "node-1", "5Gi")):
             await api.create(PERSISTENT_VOLUMES, volume(name, "local", node=node, size=size))
+
+        async def available() -> bool:
+            volumes = await api.list(PERSISTENT_VOLUMES)
+            return all(found.get("status", {}).get("phase") == "Available" for found in volumes)
+
+        await eventually(available, "the volume controller offers every volume")
         await api.create(VOLUME_CLAIMS, volume_claim("data", "local", "4Gi"), NS)
         await api.create(PODS, pod("consumer", volumes=[claim_volume("data")]), NS)
         await bound_to(api, "consumer", "node-1")
