@@ -15,6 +15,8 @@ from scheduler.framework.cycle import Cycle
 from scheduler.framework.diagnosis import Diagnosis, nodes_available_text
 from scheduler.framework.dryrun import Candidate, DryRun, dry_run
 from scheduler.framework.events import Action, Registration, Resource
+from scheduler.framework.extender_calls import ExtenderError
+from scheduler.framework.extenders import preempt_by_extenders
 from scheduler.framework.instructions import Instruction, PreemptionProgress, PreemptPods
 from scheduler.framework.plugin import Handle, PostFilterResult, Rows
 from scheduler.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
@@ -80,7 +82,15 @@ class DefaultPreemption(PluginBase):
             if run.errors:
                 return PostFilterResult(error(_PREFIX + _joined(run.errors)))
             return PostFilterResult(unschedulable(_PREFIX + _in_vain(diagnosis, run.statuses)), nominated_node="")
-        chosen = best(run.candidates, cycle.now)
+        try:
+            candidates = yield from preempt_by_extenders(
+                cycle.profile.extenders, cycle.pod, cycle.state.nodes, run.candidates
+            )
+        except ExtenderError as problem:
+            return PostFilterResult(error(_PREFIX + str(problem)))
+        if not candidates:
+            return PostFilterResult(unschedulable(f"{_PREFIX}no candidate node for preemption"))
+        chosen = best(candidates, cycle.now)
         failure = yield self._preemption(cycle, chosen)
         if failure is not None:
             self._running.pop(cycle.pod.uid, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler.api.core import Pod
@@ -10,6 +11,7 @@ from scheduler.app.registry import find_plugins, points
 from scheduler.config import Profile as ProfileConfig
 from scheduler.config import SchedulerConfig, expand_profile
 from scheduler.errors import ConfigError, PluginError, SchedulerError
+from scheduler.framework.extenders import in_order
 from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Handle
 from scheduler.framework.profile import Profile, build_profile
@@ -78,12 +80,13 @@ def _build(
         point: [(name, expanded.weights.get(name, 1)) for name in names] for point, names in expanded.points.items()
     }
     percentage = profile.percentage_of_nodes_to_score
-    return build_profile(
+    made = build_profile(
         profile.scheduler_name,
         built,
         order,
         config.percentage_of_nodes_to_score if percentage is None else percentage,
     )
+    return replace(made, extenders=in_order(config.extenders)) if config.extenders else made
 
 
 def queue_hooks(profiles: Mapping[str, Profile]) -> dict[str, ProfileHooks]:

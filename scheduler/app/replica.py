@@ -47,7 +47,7 @@ class Replica:
         self.metrics, self.beat = Metrics(), Beat()
         self.host = socket.gethostname()
         self.elector = self._elector() if options.config.leader_election.leader_elect else None
-        self._ended = asyncio.Event()
+        self._ended, self._leads = asyncio.Event(), asyncio.Event()
         self._lost = ""
         self._stopping = False
         self._loop = asyncio.get_running_loop()
@@ -80,6 +80,7 @@ class Replica:
     def _note_leading(self) -> None:
         self.metrics.leader.labels(self.options.config.leader_election.resource_name).set(1)
         self.log.info("became leader")
+        self._loop.call_soon_threadsafe(self._leads.set)
 
     def _note_lost(self, reason: str) -> None:
         self._lost = reason or "lease lost"
@@ -103,7 +104,8 @@ class Replica:
             beating = asyncio.create_task(self._keep_beating())
             if self.access.renewable:
                 renewing = asyncio.create_task(self.access.keep_renewed(report=self.log.warning))
-            service.start()
+            if not self._delays_caches:
+                service.start()
             deciding = asyncio.create_task(self._decide(service))
             ended = asyncio.create_task(self._ended.wait())
             try:
@@ -124,10 +126,20 @@ class Replica:
             self.beat.touch()
             await asyncio.sleep(0.5)
 
+    @property
+    def _delays_caches(self) -> bool:
+        """True when a standby shall not watch (delayCacheUntilActive)."""
+        return self.options.config.delay_cache_until_active and self.elector is not None
+
     async def _decide(self, service: Service) -> None:
+        delayed = self._delays_caches
+        if delayed and self.elector is not None:
+            self.elector.start()
+            await self._leads.wait()
+            service.start()
         await service.wait_synced()
         self.log.info("caches synced", nodes=len(service.state.nodes), claims=len(service.state.devices.claims))
-        if self.elector is not None:
+        if self.elector is not None and not delayed:
             self.elector.start()
         await service.run()
 

@@ -28,6 +28,7 @@ from scheduler.edge.client import ApiClient
 from scheduler.edge.commit import Committer
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.evict import Evictor
+from scheduler.edge.extenders import ExtenderClient
 from scheduler.edge.loop import SchedulingLoop
 from scheduler.edge.pod_claims import PodClaims
 from scheduler.edge.reconcile import Reconciler
@@ -111,16 +112,21 @@ class Service:
         self._summaries = Summaries()
         reports = AttemptReports(self.recorder, self.status, meter, log, instance, self._summarize)
         writer = ClaimWriter(client, kind=kinds.claim)
+        binder = Binder(client)
         self.committer = Committer(
             self.state,
             writer,
             PodClaims(client, writer, kind=kinds.claim, on_created=meter.claim_created),
             VolumeWriter(client),
-            Binder(client),
+            binder,
             self.reflectors[RESOURCE_CLAIM.name],
             self._own_events,
         )
         self.committer.on_wait = reports.waiting
+        self.extenders: ExtenderClient | None = None
+        if config.extenders:
+            self.extenders = ExtenderClient(config.extenders, client, binder, beat, self._trouble)
+            self.committer.extenders = self.extenders
         self.loop = SchedulingLoop(
             self.state,
             self.queue,
@@ -261,6 +267,8 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.extenders is not None:
+            await self.extenders.close()
 
 
 def watched_kinds(kinds: ResourceKinds, features: Features | None = None) -> tuple[Kind, ...]:

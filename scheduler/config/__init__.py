@@ -8,7 +8,10 @@ from __future__ import annotations
 from scheduler.config.load import load_config
 from scheduler.config.model import (
     ClientConnection,
+    Extender,
+    ExtenderTls,
     LeaderElection,
+    ManagedResource,
     PluginRef,
     PluginSet,
     Profile,
@@ -20,7 +23,10 @@ from scheduler.config.plugins import ExpandedPlugins, expand_profile
 __all__ = [
     "ClientConnection",
     "ExpandedPlugins",
+    "Extender",
+    "ExtenderTls",
     "LeaderElection",
+    "ManagedResource",
     "PluginRef",
     "PluginSet",
     "Profile",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler.config import defaults
 from scheduler.config.document import parse_document
 from scheduler.config.durations import go_quote
+from scheduler.config.extenders import decode_extenders, without_ignored
 from scheduler.config.fields import Fields
 from scheduler.config.model import ClientConnection, LeaderElection, SchedulerConfig
 from scheduler.config.problems import Problems
@@ -19,8 +20,8 @@ def load_config(text: str) -> SchedulerConfig:
     """Decode, default and validate ``text`` (YAML or JSON); an empty text gives the defaults.
 
     Raises ConfigError whose ``path`` is the field: not YAML, wrong apiVersion or kind, an unknown or duplicate field,
-    a wrong type, a value that upstream's validation refuses (all of those at once), or a field that exists upstream
-    but has no effect here yet. What is legal but surprising is told in ``warnings``.
+    a wrong type, or a value that upstream's validation refuses (all of those at once). What is
+    legal but surprising is told in ``warnings``.
     """
     document = parse_document(text)
     fields = Fields(document, "")
@@ -29,8 +30,8 @@ def load_config(text: str) -> SchedulerConfig:
     warnings: list[str] = []
     leader_election = _leader_election(fields.child("leaderElection"), warnings)
     client_connection = _client_connection(fields.child("clientConnection"), problems, warnings)
-    profiles = decode_profiles(fields, problems, warnings)
-    _refuse_what_is_not_built(fields)
+    extenders = decode_extenders(fields, problems)
+    profiles = without_ignored(decode_profiles(fields, problems, warnings), extenders)
     config = SchedulerConfig(
         parallelism=fields.whole("parallelism", 16),
         leader_election=leader_election,
@@ -40,7 +41,9 @@ def load_config(text: str) -> SchedulerConfig:
         percentage_of_nodes_to_score=fields.whole("percentageOfNodesToScore", 0),
         pod_initial_backoff_s=fields.whole("podInitialBackoffSeconds", 1),
         pod_max_backoff_s=fields.whole("podMaxBackoffSeconds", 10),
+        delay_cache_until_active=fields.flag("delayCacheUntilActive", False),
         profiles=profiles,
+        extenders=extenders,
         warnings=tuple(warnings),
     )
     fields.finish()
@@ -107,11 +110,3 @@ def _profiling(fields: Fields, name: str, warnings: list[str]) -> bool:
     if written and enabled:
         warnings.append(f"{name} is true: there are no /debug/pprof endpoints in dra-scheduler")
     return enabled
-
-
-def _refuse_what_is_not_built(fields: Fields) -> None:
-    if fields.items("extenders"):
-        raise ConfigError("extenders", "HTTP extenders are not built yet in dra-scheduler")
-    if fields.flag("delayCacheUntilActive", False):
-        problem = "true is not built yet in dra-scheduler: a standby always keeps its caches warm"
-        raise ConfigError("delayCacheUntilActive", problem)

@@ -51,6 +51,46 @@ class ClientConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtenderTls:
+    """extenders[].tlsConfig. The ``*_data`` are bytes and win over the files of the same name."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    cert_data: bytes = b""
+    key_data: bytes = b""
+    ca_data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedResource:
+    """extenders[].managedResources[]."""
+
+    name: str
+    ignored_by_scheduler: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Extender:
+    """One HTTP extender; a verb "" is one it does not have. ``tls`` None: not written."""
+
+    url_prefix: str
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    bind_verb: str = ""
+    weight: int = 0
+    enable_https: bool = False
+    tls: ExtenderTls | None = None
+    http_timeout_s: float = 5.0
+    node_cache_capable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
+    ignorable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PluginRef:
     """One entry of ``enabled``: a registered name or ``module:Class``; weight 0 means not written."""
 
@@ -95,4 +135,5 @@ class SchedulerConfig:
     pod_max_backoff_s: int = 10
     delay_cache_until_active: bool = False
     profiles: tuple[Profile, ...] = ()
+    extenders: tuple[Extender, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,15 @@ from scheduler.cycle.decision import Decision, Failed, Need, Placed, Rejected, R
 from scheduler.errors import PluginError, SchedulerError
 from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.diagnosis import Diagnosis
+from scheduler.framework.extender_calls import CallExtenders, ExtenderError
+from scheduler.framework.extenders import EXTENDER_NAME, filter_by_extenders, score_by_extenders
 from scheduler.framework.nominated import filter_rows
 from scheduler.framework.plugin import PostFilterResult, Rows
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import (
     Filtered,
     PreFiltered,
+    ScoreTable,
     answer_of,
     call,
     run_pre_filter,
@@ -38,6 +41,7 @@ from scheduler.state.podinfo import pod_info
 INVALIDATIONS_MAX = 3
 """After so many restarts because the state moved under a suspended search, the attempt runs without yielding."""
 
+T = TypeVar("T")
 Steps = Generator[Running | Need, str | None, Decision]
 
 
@@ -137,7 +141,10 @@ class Attempt:
         chosen = int(feasible[0])
         if len(feasible) > 1 and not nominated:
             scores = run_scores(self.profile, cycle, nodes, feasible)
-            chosen = int(feasible[winner(scores.totals)])
+            position = yield from self._winner(scores)
+            if nodes.structure_version != structure:
+                return None
+            chosen = int(feasible[position])
         node = nodes.node(chosen)
         if self.state.version != version:
             fresh = self._recheck(node.name, node.metadata.uid)
@@ -158,7 +165,7 @@ class Attempt:
 
     def _filter(
         self, cycle: Cycle, rows: Rows, pre: PreFiltered, diagnosis: Diagnosis
-    ) -> Generator[Running, str | None, tuple[Filtered, bool]]:
+    ) -> Generator[Running | Need, str | None, tuple[Filtered, bool]]:
         """Filter ``rows``, the nominated node before all others (spec 1.5)."""
         # Our own nomination may not have come back by the watch yet.
         node = self.state.nominator.node_of(self.pod.uid) or self.pod.status.nominatedNodeName
@@ -176,15 +183,41 @@ class Attempt:
                 # Tried although a PreFilter leaves it out: it is told with a reason of its own.
                 outside = filtered.rejected
         filtered = yield from self._filter_others(cycle, rows)
+        yield from self._extenders_filter(filtered, diagnosis)
         filtered.rejected.extend(outside)
         return filtered, False
 
-    def _filter_nominated(self, cycle: Cycle, row: int) -> Generator[Running, str | None, Filtered]:
-        """That node alone. An error there ends nothing: the full search follows."""
+    def _filter_nominated(self, cycle: Cycle, row: int) -> Generator[Running | Need, str | None, Filtered]:
+        """That node alone. An error there ends nothing: the full search follows, and tells the reasons."""
         try:
-            return (yield from self._filter_rows(cycle, np.asarray([row], dtype=np.int64)))
-        except PluginError:
+            filtered = yield from self._filter_rows(cycle, np.asarray([row], dtype=np.int64))
+            yield from self._extenders_filter(filtered, Diagnosis(0))
+            return filtered
+        except (PluginError, ExtenderError):
             return Filtered(np.zeros(0, dtype=np.int64))
+
+    def _extenders_filter(self, filtered: Filtered, diagnosis: Diagnosis) -> Generator[Need, str | None, None]:
+        """Let the extenders look at what the plugins left; what they refuse goes into ``diagnosis``."""
+        extenders = self.profile.extenders
+        if not extenders or not len(filtered.feasible):
+            return
+        steps = filter_by_extenders(extenders, self.pod, self.state.nodes, filtered.feasible)
+        answer = yield from _asking(steps)
+        filtered.feasible = answer.feasible
+        for status, names in answer.rejected:
+            diagnosis.add(status, names)
+        if answer.dropped:
+            diagnosis.unschedulable_plugins.add(EXTENDER_NAME)
+
+    def _winner(self, scores: ScoreTable) -> Generator[Need, str | None, int]:
+        """Position of the node that wins, after what extenders say."""
+        if not self.profile.extenders:
+            return winner(scores.totals)
+        if not self.profile.score:
+            scores.totals = np.zeros_like(scores.totals)  # the 1 for each is for when nobody scores
+        seed = f"{self.pod.uid}/{self.now}"
+        steps = score_by_extenders(self.profile.extenders, self.pod, self.state.nodes, scores, seed)
+        return (yield from _asking(steps))
 
     def _filter_others(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, Filtered]:
         """All ``rows``, or a rotating sample of them (spec 1.4)."""
@@ -296,6 +329,17 @@ class Attempt:
                 answer = yield Running()
             else:
                 answer = yield Need(instruction)
+
+
+def _asking(steps: Generator[CallExtenders, str | None, T]) -> Generator[Need, str | None, T]:
+    """Hand what ``steps`` asks of extenders to the edge."""
+    while True:
+        try:
+            calls = next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        yield Need(calls)
 
 
 def _not_in_set(plugins: Iterable[str]) -> Status:

@@ -92,6 +92,10 @@ class Binder:
                     raise  # the client has repeated it already, and the Pod is not bound
         raise BindUnknownError(pod.key, str(lost)) from lost
 
+    async def confirm(self, pod: Pod, node_name: str, cause: ClusterError) -> bool:
+        """After somebody else's Binding answered with ``cause``: True when ``pod`` is on the node all the same."""
+        return self._arrived(pod, node_name, await self._read(pod, cause))
+
     async def _read(self, pod: Pod, cause: ClusterError) -> Pod:
         """The Pod as it is now, asked for until the server speaks again, however long that takes.
 

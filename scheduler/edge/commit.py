@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.config.model import Extender
 from scheduler.cycle.decision import Placed
 from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
@@ -23,6 +24,7 @@ from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGone
 from scheduler.edge.claim_errors import ClaimError, ClaimInUseError
 from scheduler.errors import InternalError, SchedulerError
 from scheduler.framework.events import ClusterEvent
+from scheduler.framework.extender_calls import CallExtenders
 from scheduler.framework.instructions import (
     BindPod,
     BindVolume,
@@ -88,6 +90,26 @@ class Revisions(Protocol):
     async def wait_revision(self, revision: int, timeout_s: float) -> bool: ...
 
 
+class Extends(Protocol):
+    """What the committer needs of HTTP extenders."""
+
+    async def make(self, calls: CallExtenders) -> None: ...
+    async def bind(self, extenders: Sequence[Extender], pod: Pod, node: str) -> bool: ...
+
+
+class NoExtenders:
+    """Where none are configured."""
+
+    async def make(self, calls: CallExtenders) -> None:
+        """Every call fails."""
+        for call_ in calls.calls:
+            call_.failure = "there are no extenders here"
+
+    async def bind(self, extenders: Sequence[Extender], pod: Pod, node: str) -> bool:
+        """The Bind plugins bind."""
+        return False
+
+
 @dataclass(slots=True)
 class CommitOutcome:
     """``bound``; or ``gone`` (the Pod is being deleted or has been); or ``text`` says why not.
@@ -147,6 +169,7 @@ class Committer:
         self.on_kept_waiting: Callable[[Pod], None] = lambda pod: None
         self.on_preempt: Callable[[PreemptPods], None] = lambda preemption: None
         self.aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+        self.extenders: Extends = NoExtenders()
         self._stopping = False
         self._withdrawable: set[str] = set()
         self._withdrawn: set[str] = set()
@@ -257,6 +280,9 @@ class Committer:
             return None
         if isinstance(instruction, PreemptPods):
             self.on_preempt(instruction)
+            return None
+        if isinstance(instruction, CallExtenders):
+            await self.extenders.make(instruction)
             return None
         if isinstance(instruction, BindPod):
             await self.binder.bind(instruction.pod, instruction.node)
@@ -413,6 +439,8 @@ class Committer:
             raise _LostError(f"node {placed.node} was filled by others meanwhile: {short}")
 
     async def _bind(self, placed: Placed) -> None:
+        if await self.extenders.bind(placed.profile.extenders, placed.pod, placed.node):
+            return
         for plugin in placed.profile.bind:
             instruction: Instruction | None = call(plugin, "Bind", plugin.bind, placed.cycle, placed.node)
             if instruction is not None:

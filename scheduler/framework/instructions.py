@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
+from scheduler.framework.extender_calls import CallExtenders
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,4 +158,5 @@ Instruction = (
     | SelectNode
     | WaitUntil
     | BindPod
+    | CallExtenders
 )

@@ -238,11 +238,6 @@ def test_leader_election_is_not_checked_when_off() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("extenders: [{urlPrefix: http://x}]", "extenders: HTTP extenders are not built yet in dra-scheduler"),
-        (
-            "delayCacheUntilActive: true",
-            "delayCacheUntilActive: true is not built yet in dra-scheduler: a standby always keeps its caches warm",
-        ),
         (
             "profiles: [{plugins: {filter: {enabled: [{name: GangScheduling}]}}}]",
             'profiles[0].plugins.filter.enabled[0].name: plugin "GangScheduling" of kube-scheduler is not built yet'
