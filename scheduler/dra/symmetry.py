@@ -127,7 +127,7 @@ class Symmetry:
         for group in flags:
             groups.setdefault(group, {})
         parts = [
-            (flags.get(group, ()), frozenset(counts.items()), group if self._fixed(group) else None)
+            (flags.get(group, ()), frozenset(counts.items()), (group,) if self._fixed(group) else None)
             for group, counts in groups.items()
         ]
         multiset: dict[Hashable, int] = {}
