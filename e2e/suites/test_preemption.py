@@ -133,9 +133,12 @@ async def _outcome(api: Api, scenario: Scenario, scheduler: str) -> Object:
         await eventually(lambda: _all_told(api, gone), f"{sorted(gone)} are told")
     events = [item for item in await api.list(EVENTS, NS) if item["reportingController"] == scheduler]
     uid = created["metadata"]["uid"]
+    failed = [e for e in events if e["reason"] == "FailedScheduling" and e["regarding"]["name"] == name]
+    failed.sort(key=lambda e: str(e["eventTime"]))
     return {
         "nodes": {item["metadata"]["name"]: item["spec"].get("nodeName") for item in await api.list(PODS, NS)},
-        "failed": [e["note"] for e in events if e["reason"] == "FailedScheduling" and e["regarding"]["name"] == name],
+        # Later attempts differ: whether there is one before the last victim has gone is a matter of time.
+        "failed": [e["note"] for e in failed][:1],
         "preempted": sorted(
             (e["regarding"]["name"], e["type"], e["action"], e["note"].replace(uid, "<uid>"))
             for e in events
