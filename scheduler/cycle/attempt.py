@@ -133,9 +133,9 @@ class Attempt:
         filtered, nominated = yield from self._filter(cycle, rows, pre, diagnosis)
         if nodes.structure_version != structure:
             return None  # rows may stand for other nodes by now
-        self._note_rejections(diagnosis, filtered)
         feasible = filtered.feasible
         if not len(feasible):
+            self._note_rejections(diagnosis, filtered)
             return (yield from self._post_filter(cycle, diagnosis))
         scores = None
         chosen = int(feasible[0])
