@@ -14,12 +14,16 @@ from plugins.node_name import NodeName
 from plugins.node_ports import NodePorts
 from plugins.node_resources_fit import NodeResourcesFit
 from plugins.node_unschedulable import NodeUnschedulable
+from plugins.partition import Partition
 from plugins.pod_topology_spread import PodTopologySpread
 from plugins.priority_sort import PrioritySort
 from plugins.scheduling_gates import SchedulingGates
 from plugins.taint_toleration import TaintToleration
 from plugins.volumes import NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone
 from scheduler.framework.plugin import PluginFactory
+
+OWN_PLUGINS: dict[str, PluginFactory] = {"Partition": Partition}
+"""Plugins that kube-scheduler has not got; a profile must enable them."""
 
 DEFAULT_PLUGINS: dict[str, PluginFactory] = {
     "SchedulingGates": SchedulingGates,

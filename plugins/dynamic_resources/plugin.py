@@ -46,7 +46,7 @@ class DynamicResources:
     def __init__(self, handle: Handle) -> None:
         self._state: ClusterState = handle.state
         self._new_id: Callable[[], str] = handle.new_id
-        self._features: Features = self._state.features
+        self._features: Features = handle.features or self._state.features
         self._binding_timeout_s = float(handle.arguments.get("bindingTimeout", BINDING_TIMEOUT_S))
         self.verdicts = VerdictTable(NAME)
         filter_timeout_s = float(handle.arguments.get("filterTimeout", FILTER_TIMEOUT_S))

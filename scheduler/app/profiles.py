@@ -10,6 +10,7 @@ from scheduler.api.core import Pod
 from scheduler.app.registry import find_plugins, points
 from scheduler.config import Profile as ProfileConfig
 from scheduler.config import SchedulerConfig, expand_profile
+from scheduler.dra.limits import DeviceLimit
 from scheduler.errors import ConfigError, PluginError, SchedulerError
 from scheduler.framework.extenders import in_order
 from scheduler.framework.permit import WaitingPods
@@ -58,6 +59,8 @@ def _build(
     expanded = expand_profile(profile, points(classes))
     prefix = f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}: "
     built: dict[str, Any] = {}
+    if "Partition" in expanded.names:
+        features = _limited(features, profile.arguments.get("Partition", {}))
     for name in expanded.names:
         handle = Handle(
             state=state,
@@ -87,6 +90,12 @@ def _build(
         config.percentage_of_nodes_to_score if percentage is None else percentage,
     )
     return replace(made, extenders=in_order(config.extenders)) if config.extenders else made
+
+
+def _limited(features: Any, partition: Mapping[str, Any]) -> Any:
+    """``features`` with the device limit of the profile's Partition."""
+    limit = DeviceLimit(frozenset(partition.get("drivers", ())), frozenset(partition.get("pools", ())))
+    return replace(features, device_limit=limit)
 
 
 def queue_hooks(profiles: Mapping[str, Profile]) -> dict[str, ProfileHooks]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from plugins.registry import DEFAULT_PLUGINS
+from plugins.registry import DEFAULT_PLUGINS, OWN_PLUGINS
 from scheduler.errors import ConfigError
 from scheduler.framework.points import points_of
 
@@ -15,13 +15,13 @@ ENTRY_POINT_GROUP = "dra_scheduler.plugins"
 
 
 def find_plugins(names: Iterable[str]) -> dict[str, Any]:
-    """Every default plugin and the others among ``names``: configuration name → class.
+    """Every plugin of ours and the others among ``names``: configuration name → class.
 
     A name with a colon is ``module:Class``; any other unknown one is looked up among the entry points of group
     ``dra_scheduler.plugins``. Raises ConfigError with what went wrong while importing; a name nobody knows is left
     out, so that the profile's own check refuses it in kube-scheduler's words.
     """
-    found: dict[str, Any] = dict(DEFAULT_PLUGINS)
+    found: dict[str, Any] = {**DEFAULT_PLUGINS, **OWN_PLUGINS}
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     for name in names:
         if name in found:

@@ -186,6 +186,23 @@ def _dynamic_resources(fields: Fields, problems: Problems) -> Arguments:
     return {"filterTimeout": filter_s, "bindingTimeout": binding_s}
 
 
+def _partition(fields: Fields, problems: Problems) -> Arguments:
+    """Ours: no plugin of kube-scheduler has these."""
+    arguments: Arguments = {name: fields.strings(name) for name in ("drivers", "pools", "nodes")}
+    labels = fields.raw("nodeSelector")
+    if labels is not None and not (
+        isinstance(labels, Mapping) and all(isinstance(value, str) for value in labels.values())
+    ):
+        raise ConfigError(fields.at("nodeSelector"), "expected an object of strings")
+    for name in ("drivers", "pools", "nodes"):
+        for index, value in enumerate(arguments[name]):
+            if not value:
+                problems.required(f"{fields.at(name)}[{index}]")
+            elif value in arguments[name][:index]:
+                problems.duplicate(f"{fields.at(name)}[{index}]", value)
+    return {**arguments, "nodeSelector": dict(labels or {})}
+
+
 _DECODERS: dict[str, Callable[[Fields, Problems], Arguments]] = {
     "DefaultPreemption": _default_preemption,
     "InterPodAffinity": _inter_pod_affinity,
@@ -195,4 +212,5 @@ _DECODERS: dict[str, Callable[[Fields, Problems], Arguments]] = {
     "PodTopologySpread": _pod_topology_spread,
     "VolumeBinding": _volume_binding,
     "DynamicResources": _dynamic_resources,
+    "Partition": _partition,
 }

@@ -60,7 +60,7 @@ def _profile(fields: Fields, alone: bool, problems: Problems) -> Profile:
 
 
 def _with_defaults(arguments: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    built = (plugin for plugin in typed_plugins() if plugin not in NOT_BUILT_YET)
+    built = (plugin for plugin in typed_plugins() if plugin in _UPSTREAM_NAMES and plugin not in NOT_BUILT_YET)
     return {plugin: default_arguments(plugin) for plugin in built if plugin not in arguments} | arguments
 
 

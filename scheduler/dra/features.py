@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from scheduler.dra.limits import DeviceLimit
 from scheduler.errors import ConfigError
 
 STABLE = "stable"
@@ -40,7 +42,10 @@ _LOCKED = ("DRAAdminAccess", "DRAPrioritizedList")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The DRA features, the last three of them outside the allocator. Defaults are those of a kube-scheduler 1.37."""
+    """The DRA features; node_allocatable and later gates act outside the allocator. Defaults are kube-scheduler 1.37's.
+
+    ``device_limit`` is no gate: what a profile of ours may give away, None for everything.
+    """
 
     admin_access: bool = True
     prioritized_list: bool = True
@@ -57,6 +62,7 @@ class Features:
     node_allocatable: bool = False
     generic_workload: bool = False
     workload_claims: bool = False
+    device_limit: DeviceLimit | None = None
 
     @property
     def channel(self) -> str:
@@ -81,7 +87,7 @@ class Features:
         for gate in _LOCKED:
             if gates.get(gate, True) is False:
                 raise ConfigError(f"featureGates.{gate}", "cannot be turned off: it is locked to its default")
-        fields = {field: gates[gate] for gate, field in _GATES.items() if gate in gates}
+        fields: dict[str, Any] = {field: gates[gate] for gate, field in _GATES.items() if gate in gates}
         features = cls(**fields)
         for gate, needed in _REQUIRES.items():
             if getattr(features, _GATES[gate]) and not getattr(features, _GATES[needed]) and gates.get(gate):

@@ -236,6 +236,7 @@ def _prepare_alternative(
             tuple(sorted((key, str(value)) for key, value in capacity.items())),
             asked.tolerations,
             take_all,
+            draft.features.device_limit,
         ),
         problem=problem,
     )

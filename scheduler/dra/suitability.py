@@ -84,12 +84,19 @@ class Suitability:
         """Selectors of class and request, then the device's own node selection."""
         if info.device.bindingConditions and not self._features.binding_conditions:
             return False
+        if not self.allowed(info):
+            return False
         program = alternative.program
         assert program is not None
         answer = program.answer(info)
         if answer is True and not self._view.here >> position & 1:
             return False
         return answer
+
+    def allowed(self, info: DeviceInfo) -> bool:
+        """Whether the profile may give the device away at all."""
+        limit = self._features.device_limit
+        return limit is None or limit.allows(info.key.driver, info.key.pool)
 
     def capacity(self, alternative: Alternative, info: DeviceInfo) -> CapacityAnswer:
         """What the request takes of the device's capacities, remembered per device."""
@@ -152,6 +159,8 @@ class Suitability:
     ) -> tuple[Reason | None, dict[str, str]]:
         if info.device.bindingConditions and not self._features.binding_conditions:
             return Reason.NOT_SUPPORTED, {"because": "DRADeviceBindingConditions is disabled"}
+        if not self.allowed(info):
+            return Reason.NOT_SUPPORTED, {"because": "the profile is kept to other drivers or pools"}
         selected = self.selected(alternative, info, position)
         error = self.error_text(alternative, claim, position)
         if error:
