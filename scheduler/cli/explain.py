@@ -26,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: Arguments) -> int:
     """0 or 2, see above."""
     from scheduler.explain.hints import find_hints
-    from scheduler.explain.holders import who_uses
     from scheduler.explain.pods import explain_pod
     from scheduler.explain.text import explanation_lines
 
@@ -47,7 +46,7 @@ def execute(arguments: Arguments) -> int:
     if arguments.output != "text":
         write_data(found, arguments.output)
     else:
-        for line in explanation_lines(found, who_uses(snapshot.state, snapshot.now), painter()):
+        for line in explanation_lines(found, painter()):
             print(line)
     return 2 if found.phase in ("waiting", "held back") else 0
 

@@ -105,7 +105,8 @@ class Explanation:
     """One Pod. ``phase``: waiting, held back (before the queue), fits (would be placed now), scheduled, ended.
 
     ``message``: what the PodScheduled condition says, in upstream's words. ``node``: where it is or would go.
-    ``culprit``: the plugin that holds it back, "" when nodes refuse it. ``caveats``: what the answer cannot know.
+    ``culprit``: the plugin that holds it back, "" when nodes refuse it. ``users``: claim that is in the way → who uses
+    it and since when. ``caveats``: what the answer cannot know.
     """
 
     pod: str
@@ -115,6 +116,7 @@ class Explanation:
     culprit: str = ""
     node: str = ""
     nodes: list[NodeGroup] = field(default_factory=list)
+    users: dict[str, str] = field(default_factory=dict)
     held: list[HeldClaim] = field(default_factory=list)
     scores: list[ScoreRow] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)

@@ -9,14 +9,16 @@ from scheduler.dra.claims import parse_time
 from scheduler.state.cluster import ClusterState
 
 
-def who_uses(state: ClusterState, now: float) -> dict[str, str]:
-    """Allocated claim → ``pod default/x, for 3h``. Cost: O(claims and Pods)."""
-    pods = {pod.uid: pod.key for pod in state.pods.values()}
-    return {claim.key: _words(claim, pods, now) for claim in state.devices.allocated()}
+def who_uses(state: ClusterState, claims: Iterable[str], now: float) -> dict[str, str]:
+    """Claim (``namespace/name``, those known) → ``pod default/x, for 3h``, sorted by name."""
+    found = ((key, state.devices.claims.get(key)) for key in sorted(claims))
+    return {key: _words(claim, state, now) for key, claim in found if claim is not None}
 
 
-def _words(claim: ResourceClaim, pods: dict[str, str], now: float) -> str:
-    users = [pods.get(user.uid, f"{claim.metadata.namespace}/{user.name}, which is gone") for user in claim.consumers]
+def _words(claim: ResourceClaim, state: ClusterState, now: float) -> str:
+    gone = f"{claim.metadata.namespace}/{{}}, which is gone"
+    known = [(user, state.pods.get(user.uid)) for user in claim.consumers]
+    users = [gone.format(user.name) if pod is None else pod.key for user, pod in known]
     allocation = claim.status.allocation
     since = "" if allocation is None else age(allocation.allocationTimestamp, now)
     return ", ".join(part for part in (_users(users), f"for {since}" if since else "") if part)

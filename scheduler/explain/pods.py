@@ -19,8 +19,9 @@ from scheduler.cycle.attempt import Attempt, Rotation, decide
 from scheduler.cycle.decision import Decision, Placed
 from scheduler.errors import PluginError, SchedulerError
 from scheduler.explain.facts import Explanation, HeldClaim, NodeGroup, ScoreRow, Verdict
+from scheduler.explain.holders import who_uses
 from scheduler.explain.outcome import report_failure
-from scheduler.explain.trees import claim_reports, fold_nodes, notes
+from scheduler.explain.trees import claim_reports, fold_nodes, holders_in, notes
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Rows
 from scheduler.framework.profile import Profile
@@ -102,6 +103,7 @@ def _note_nodes(found: Explanation, profile: Profile, pod: Pod, state: ClusterSt
         _node_group(state.nodes.name_of(row), verdicts.get(state.nodes.name_of(row), []), profile, cycle)
         for row in order.tolist()
     )
+    found.users = who_uses(state, holders_in(found.nodes), now)
 
 
 def _note_verdicts(verdicts: dict[str, list[Verdict]], alone: Profile, cycle: Cycle, rows: Rows) -> None:

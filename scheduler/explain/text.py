@@ -23,8 +23,8 @@ def plain(style: str, text: str) -> str:
     return text
 
 
-def explanation_lines(found: Explanation, who: Mapping[str, str], paint: Paint = plain) -> Iterator[str]:
-    """The whole explanation. ``who``: claim → who uses it since when, in words."""
+def explanation_lines(found: Explanation, paint: Paint = plain) -> Iterator[str]:
+    """The whole explanation."""
     phase = _PHASES[found.phase]
     style = "good" if found.phase in ("fits", "scheduled") else "bad"
     where = f" on node {found.node}" if found.node and found.phase == "scheduled" else ""
@@ -41,7 +41,7 @@ def explanation_lines(found: Explanation, who: Mapping[str, str], paint: Paint =
         yield ""
         yield paint("title", "Nodes")
         for group in found.nodes:
-            yield from _node_lines(group, who, paint)
+            yield from _node_lines(group, found.users, paint)
     if found.scores:
         yield ""
         yield from _score_lines(found, paint)

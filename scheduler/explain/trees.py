@@ -147,6 +147,14 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
     return sorted(folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
 
 
+def holders_in(groups: Iterable[NodeGroup]) -> set[str]:
+    """The claims that are in the way anywhere."""
+    parts = (
+        part for group in groups for claim in group.claims for request in claim.requests for part in request.refused
+    )
+    return {holder for part in parts for holder in part.holders}
+
+
 def _likeness(group: NodeGroup) -> Hashable:
     name = group.nodes[0]
     return (

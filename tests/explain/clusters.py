@@ -8,7 +8,6 @@ from scheduler.app.snapshot import Snapshot, from_items
 from scheduler.config import load_config
 from scheduler.explain.facts import Explanation
 from scheduler.explain.hints import find_hints
-from scheduler.explain.holders import who_uses
 from scheduler.explain.pods import explain_pod
 from scheduler.explain.text import explanation_lines
 
@@ -33,7 +32,7 @@ def explained(
     if hints:
         find_hints(profile, pod, snap.state, snap.now, found)
     snap.state.verify()
-    return found, "\n".join(explanation_lines(found, who_uses(snap.state, snap.now)))
+    return found, "\n".join(explanation_lines(found))
 
 
 def device(name: str, model: str = "A100", memory: str = "40Gi", **more: Any) -> Object:
