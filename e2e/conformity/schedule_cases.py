@@ -16,15 +16,15 @@ from tests.plugins.volume_cases import VolumeCases
 Json = dict[str, Any]
 # Topic -> how many of 100 cases.
 SHARES = {
-    "basic": 14,
-    "topology": 20,
+    "basic": 18,
+    "topology": 33,
     "neighbours": 7,
-    "preemption": 13,
-    "twins": 8,
+    "preemption": 12,
+    "twins": 10,
     "devices": 10,
-    "pools": 18,
-    "volumes": 28,
-    "mixed": 7,
+    "pools": 20,
+    "volumes": 42,
+    "mixed": 6,
 }
 _SCARCE = ("ephemeral-storage", "example.com/gpu", "vendor.io/nic")
 
@@ -82,14 +82,18 @@ class Source:
             (self._whole, 3),
             (self._arguments, 8),
             (self._disk, 5),
-            (self._exclusive, 3),
+            (self._mounted, 9),
+            (self._stores, 6),
         )
         chosen = self.random.choices([touch for touch, _ in touches], [share for _, share in touches])[0]
         chosen(case)
 
     def _name_a_node(self, case: Json) -> None:
-        values = [self.random.choice([*(node["metadata"]["name"] for node in _nodes(case)), "gone"])]
-        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": values}]}]
+        names = [*(node["metadata"]["name"] for node in _nodes(case)), "gone"]
+        terms = [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [self.random.choice(names)]}]}
+            for _ in range(self.random.randint(1, 3))
+        ]
         rules = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         case["pod"]["spec"].setdefault("affinity", {})["nodeAffinity"] = rules
 
@@ -155,38 +159,61 @@ class Source:
         for pod in self._some_placed(case):
             pod["spec"]["volumes"] = [*pod["spec"].get("volumes", ()), disk]
 
-    def _exclusive(self, case: Json) -> None:
-        """A claim for one Pod at a time, in use or not."""
+    def _mounted(self, case: Json) -> None:
+        """A bound claim: for one Pod at a time, or of a driver that some nodes have, or of one zone."""
+        pick = self.random
         namespace = case["pod"]["metadata"].get("namespace", "default")
-        modes = {"accessModes": ["ReadWriteOncePod"]}
-        claim = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {
-                "name": "one",
-                "namespace": namespace,
-                "uid": "one",
-                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
-            },
-            "spec": {**modes, "volumeName": "pv-one", "resources": {"requests": {"storage": "1Gi"}}},
-        }
-        volume = {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": "pv-one", "uid": "pv-one"},
-            "spec": {
-                **modes,
-                "capacity": {"storage": "1Gi"},
-                "claimRef": {"namespace": namespace, "name": "one", "uid": "one"},
-                "hostPath": {"path": "/x"},
-            },
-        }
+        mode = pick.choice(("ReadWriteOncePod", "ReadWriteOnce", "ReadWriteOnce"))
+        claim = _persistent("PersistentVolumeClaim", "one", {"accessModes": [mode], "volumeName": "pv-one"})
+        claim["metadata"] |= {"namespace": namespace, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+        claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
+        volume = _persistent("PersistentVolume", "pv-one", {"accessModes": [mode], "capacity": {"storage": "1Gi"}})
+        volume["spec"]["claimRef"] = {"namespace": namespace, "name": "one", "uid": "one"}
+        kind = pick.choice(("driver", "zone"))
+        if kind == "driver":
+            volume["spec"]["csi"] = {"driver": "one.csi.io", "volumeHandle": "one"}
+            case["objects"].append(_storage("CSIDriver", "one.csi.io", {"preventPodSchedulingIfMissing": True}))
+            known = {item["metadata"]["name"] for item in case["objects"] if item["kind"] == "CSINode"}
+            for name in sorted({node["metadata"]["name"] for node in _nodes(case)} - known):
+                drivers = [{"name": "one.csi.io", "nodeID": name}] if pick.random() < 0.6 else []
+                case["objects"].append(_storage("CSINode", name, {"drivers": drivers}))
+        else:
+            volume["spec"]["hostPath"] = {"path": "/x"}
+            volume["metadata"]["labels"] = {topology_cases.ZONE: pick.choice("ab")}
         case["objects"] += [claim, volume]
         use = {"name": "one", "persistentVolumeClaim": {"claimName": "one"}}
         case["pod"]["spec"]["volumes"] = [*case["pod"]["spec"].get("volumes", ()), use]
         for pod in self._some_placed(case)[:1]:
-            if pod["metadata"].get("namespace", "default") == namespace:
+            if mode == "ReadWriteOncePod" and pod["metadata"].get("namespace", "default") == namespace:
                 pod["spec"]["volumes"] = [*pod["spec"].get("volumes", ()), use]
+
+    def _stores(self, case: Json) -> None:
+        """Local volumes of several sizes on some nodes, and a claim that waits for its first Pod."""
+        pick = self.random
+        local = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+        objects = [{**_storage("StorageClass", "local", {}), **local}]
+        del objects[0]["spec"]
+        for node in _nodes(case):
+            here = node["metadata"]["name"]
+            host = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [here]}]
+            for number in range(pick.choice((0, 1, 2, 3))):
+                volume = _persistent("PersistentVolume", f"pv-{here}-{number}", {"storageClassName": "local"})
+                volume["spec"] |= {
+                    "accessModes": ["ReadWriteOnce"],
+                    "capacity": {"storage": pick.choice(("1Gi", "4Gi", "10Gi", "40Gi"))},
+                    "local": {"path": f"/{number}"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": host}]}},
+                }
+                volume["status"] = {"phase": "Available"}
+                objects.append(volume)
+        namespace = case["pod"]["metadata"].get("namespace", "default")
+        wanted = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+        claim = _persistent("PersistentVolumeClaim", "stored", wanted)
+        claim["metadata"]["namespace"] = namespace
+        claim["spec"]["resources"] = {"requests": {"storage": "3Gi"}}
+        case["objects"] += [*objects, claim]
+        use = {"name": "stored", "persistentVolumeClaim": {"claimName": "stored"}}
+        case["pod"]["spec"]["volumes"] = [*case["pod"]["spec"].get("volumes", ()), use]
 
     def _some_placed(self, case: Json) -> list[Json]:
         placed = [item for item in case["objects"] if item["kind"] == "Pod" and item["spec"].get("nodeName")]
@@ -234,11 +261,13 @@ class Source:
             twin = f"n{number}"
             labels = {**first["metadata"]["labels"], "kubernetes.io/hostname": twin}
             objects.append({**first, "metadata": {"name": twin, "labels": labels}})
+            # Its budget may speak of other Pods.
+            label = {"app": self.random.choice("ab")} if self.random.random() < 0.4 else {}
             for pod in pods:
                 own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid']}-{number}"}
-                metadata = {**pod["metadata"], **own}
+                metadata = {**pod["metadata"], **own, "labels": {**pod["metadata"].get("labels", {}), **label}}
                 objects.append({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": twin}})
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.7:
             others = [self._preemption.budget("guard")]
         return {**case, "objects": [*objects, *others]}
 
@@ -251,6 +280,14 @@ class Source:
         if pick.random() < 0.5:
             chosen[pick.randrange(2)] = self._basic.case
         return merge(name, [make(name) for make in chosen])
+
+
+def _persistent(kind: str, name: str, spec: Json) -> Json:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "uid": name}, "spec": dict(spec)}
+
+
+def _storage(kind: str, name: str, spec: Json) -> Json:
+    return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name, "uid": name}, "spec": spec}
 
 
 def _nodes(case: Json) -> list[Json]:

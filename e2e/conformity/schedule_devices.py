@@ -106,18 +106,19 @@ class PoolCases:
         Some are plainer: nothing in use, so that alternatives rank nodes or extended resources tell them apart.
         """
         draw = self.draw
-        self.plain = draw.chance(40)
+        self.plain = draw.chance(35)
         nodes = [self._node(f"n{number}") for number in range(draw.randint(2, 5))]
         names = [node["metadata"]["name"] for node in nodes]
         slices = [slice_ for name in names for slice_ in self._pool(name)]
-        asked = [self._claim(f"claim-{number}") for number in range(draw.of(1, 1, 2))]
+        bare = self.plain and draw.chance(40)
+        asked = [] if bare else [self._claim(f"claim-{number}") for number in range(draw.of(1, 1, 2))]
         held = [
             self._held(f"held-{place}", name) for place, name in enumerate(names) if draw.chance(40) and not self.plain
         ]
         own = [claim["metadata"]["name"] for claim in asked]
-        if held and draw.chance(50):
+        if held and draw.chance(70):
             tied = draw.choice(held)
-            if draw.chance(60):
+            if draw.chance(75):
                 terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [draw.of("z1", "z2")]}]}]
                 tied["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
             own = [tied["metadata"]["name"]] if draw.chance(60) else [*own, tied["metadata"]["name"]]
@@ -198,11 +199,11 @@ class PoolCases:
     def _pod(self, names: list[str]) -> Json:
         draw = self.draw
         requests = {"cpu": draw.of("1", "2", "8")}
-        if draw.chance(40):
+        if draw.chance(40) or not names:
             requests |= draw.of({"example.com/any": "1"}, {"example.com/any": "1", "plain.io/x": "1"})
         uses: list[Json] = [{"name": f"u-{place}", "resourceClaimName": name} for place, name in enumerate(names)]
         status: Json = {}
-        if draw.chance(30):
+        if names and draw.chance(30):
             uses[0] = {"name": "u-0", "resourceClaimTemplateName": "template"}
             status["resourceClaimStatuses"] = [{"name": "u-0", "resourceClaimName": names[0]}]
         container = {"name": "c", "image": "i", "resources": {"requests": requests}}

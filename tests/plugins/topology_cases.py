@@ -150,12 +150,12 @@ class Cases:
             constraint["labelSelector"] = selector
         if self.chance(0.4):
             constraint["labelSelector"] = {"matchLabels": {"app": self.common["app"]}}
-        if action == "DoNotSchedule" and self.chance(0.25):
+        if action == "DoNotSchedule" and self.chance(0.5):
             constraint["minDomains"] = pick.randint(1, 4)
         for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if self.chance(0.5):
                 constraint[policy] = pick.choice(("Honor", "Ignore"))
-        if self.chance(0.2):
+        if self.chance(0.35):
             constraint["matchLabelKeys"] = pick.sample(("app", "version", "absent"), pick.randint(1, 2))
         return constraint
 
@@ -165,7 +165,7 @@ class Cases:
         selector = self.selector()
         if selector is not None:
             term["labelSelector"] = selector
-        if self.chance(0.2):
+        if self.chance(0.3):
             term["namespaces"] = pick.sample(NAMESPACES, pick.randint(1, 2))
         if self.chance(0.25):
             expression = {"key": "env", "operator": pick.choice(("Exists", "DoesNotExist"))}
