@@ -55,7 +55,7 @@ def candidates(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Ca
         yield from _fewer(claim)
     yield from _constraints(refused)
     yield from _pod_changes(pod, state, found)
-    yield from _ended_claims(refused, state, open_claims)
+    yield from _ended_claims(found, state, open_claims)
     yield from _ended_pods(pod, state, found)
     yield from _more_nodes(state, found)
 
@@ -189,12 +189,13 @@ def _toleration(taint: Taint) -> Toleration:
     return Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
 
 
-def _ended_claims(refused: list[_Refused], state: ClusterState, own: dict[str, ResourceClaim]) -> Iterator[Candidate]:
+def _ended_claims(found: Explanation, state: ClusterState, own: dict[str, ResourceClaim]) -> Iterator[Candidate]:
     """The claims that hold what is wanted, those with the most devices first."""
     counts: dict[str, int] = {}
-    for _, _, part in refused:
-        for holder, count in part.holders.items():
-            counts[holder] = max(counts.get(holder, 0), count)
+    for group in found.nodes:
+        for part in (part for claim in group.claims for request in claim.requests for part in request.refused):
+            for holder, count in part.holders.items():
+                counts[holder] = max(counts.get(holder, 0), count)
     tried = 0
     for key in sorted(counts, key=lambda name: (-counts[name], name)):
         claim = state.devices.claims.get(key)

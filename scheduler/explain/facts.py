@@ -104,7 +104,8 @@ class Hint:
 class Explanation:
     """One Pod. ``phase``: waiting, held back (before the queue), fits (would be placed now), scheduled, ended.
 
-    ``message``: what the PodScheduled condition says, in upstream's words. ``node``: where it is or would go.
+    ``message``: what the PodScheduled condition says, in upstream's words. ``node``: where it is or would go;
+    for a waiting Pod the node on which it may preempt others.
     ``culprit``: the plugin that holds it back, "" when nodes refuse it. ``users``: claim that is in the way → who uses
     it and since when. ``caveats``: what the answer cannot know.
     """

@@ -56,6 +56,7 @@ def explain_pod(profile: Profile, pod: Pod, state: ClusterState, now: float) -> 
     else:
         report = report_failure(decision)
         found = Explanation(pod.key, "waiting", pod.spec.schedulerName, report.message)
+        found.node = report.nominated_node or ""
     found.held = held_claims(state, pod)
     _note_nodes(found, profile, pod, state, now)
     return found

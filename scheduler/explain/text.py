@@ -33,6 +33,8 @@ def explanation_lines(found: Explanation, paint: Paint = plain) -> Iterator[str]
         yield f"  it would go to node {found.node}"
     if found.message:
         yield f"  {found.message}"
+    if found.phase == "waiting" and found.node:
+        yield f"  it may preempt less important Pods on node {found.node}"
     if found.culprit:
         yield f"  refused by {found.culprit}"
     for claim in found.held:

@@ -140,3 +140,33 @@ def test_the_demo_explains_itself() -> None:
     found = explain_pod(profile, waiting, snap.state, snap.now)
     find_hints(profile, waiting, snap.state, snap.now, found)
     assert {hint.change for hint in found.hints} == {"fewer devices", "drop constraint"}
+
+
+def test_a_pod_that_may_preempt_is_told_where() -> None:
+    """Nothing is evicted by asking; the node where others would have to go is named."""
+    low = pod("low", cpu="2", nodeName="n1", priority=1)
+    items = [node("n1", cpu="2"), low, pod("p", cpu="2", priority=100)]
+    snap = snapshot(items)
+    before = digest(snap)
+    found, text = explained(items)
+    assert (found.phase, found.node) == ("waiting", "n1")
+    assert "it may preempt less important Pods on node n1" in text
+    waiting = snap.pod("default", "p")
+    explain_pod(snap.profile_for(waiting)[0], waiting, snap.state, snap.now)
+    assert digest(snap) == before
+
+
+def test_extended_resources_served_by_devices_are_explained() -> None:
+    """A Pod without claims whose container asks for a class's extended resource."""
+    backed = gpu_class()
+    backed["spec"]["extendedResourceName"] = "example.com/gpu"
+    waiting = pod("p")
+    waiting["spec"]["containers"][0]["resources"] = {
+        "requests": {"example.com/gpu": "2"},
+        "limits": {"example.com/gpu": "2"},
+    }
+    items = [node("n1"), backed, slice_of("n1", [device("a"), device("b")]), held("h", "n1", "a"), waiting]
+    found, text = explained(items, hints=True)
+    assert found.phase == "waiting"
+    assert "in use" in text, text
+    assert {hint.change for hint in found.hints} >= {"claim ends", "add node"}
