@@ -14,10 +14,14 @@ from e2e.objects import claim, exactly
 
 Object = dict[str, Any]
 LABEL = "parity"
+NS = "parity"
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
 CLASS, DRIVER = "parity-gpu", "parity.example.com"
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+STORAGE_CLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 HIGH = "parity-high"
 
 
@@ -472,4 +476,69 @@ PREEMPTION = (
     Scenario("gated", [ParityNode("a")], [pod("p", schedulingGates=[{"name": "example.com/wait"}])], []),
 )
 
-SCENARIOS = (*RESOURCES, *NODES, *TOPOLOGY, *DEVICES, *PREEMPTION)
+
+def _mounts(name: str) -> list[Object]:
+    return [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+
+
+def _stored(scenario: str, labels: Mapping[str, str], place: str = "") -> list[tuple[Resource, Object]]:
+    """A claim and its volume, bound to each other; the volume of a zone, or only to be reached from ``place``."""
+    size = {"storage": "1Gi"}
+    volume: Object = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": size,
+        "storageClassName": "parity-now",
+        "hostPath": {"path": "/data"},
+        "claimRef": {"namespace": NS, "name": f"{scenario}-c"},
+    }
+    if place:
+        expression = {"key": "place", "operator": "In", "values": [place]}
+        volume["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    claimed = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": size},
+        "storageClassName": "parity-now",
+        "volumeName": f"{scenario}-v",
+    }
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    return [
+        (VOLUME_CLAIMS, {"metadata": {"name": "c", "annotations": bound}, "spec": claimed}),
+        (VOLUMES, {"metadata": {"name": "v", "labels": dict(labels)}, "spec": volume}),
+    ]
+
+
+_UNBOUND = {
+    "metadata": {"name": "c"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "parity-now",
+    },
+}
+
+STORAGE = (
+    Scenario("volume-missing", [ParityNode("a")], [pod("p", volumes=_mounts("nobody"))], []),
+    Scenario(
+        "volume-unbound",
+        [ParityNode("a")],
+        [pod("p", volumes=_mounts("volume-unbound-c"))],
+        [],
+        [(VOLUME_CLAIMS, _UNBOUND)],
+    ),
+    Scenario(
+        "volume-zone",
+        _PLACES,
+        [pod("p", volumes=_mounts("volume-zone-c"))],
+        ["p"],
+        _stored("volume-zone", {ZONE: "z2"}),
+    ),
+    Scenario(
+        "volume-elsewhere",
+        _PLACES,
+        [pod("p", volumes=_mounts("volume-elsewhere-c"), **_ON_A)],
+        [],
+        _stored("volume-elsewhere", {}, "b"),
+    ),
+)
+
+SCENARIOS = (*RESOURCES, *NODES, *TOPOLOGY, *DEVICES, *PREEMPTION, *STORAGE)

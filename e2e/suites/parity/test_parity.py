@@ -15,12 +15,23 @@ from e2e.controlplane import ControlPlane
 from e2e.driver import Pool, PretendedDriver, add_node
 from e2e.objects import device, device_class
 from e2e.scheduler import SchedulerProcess
-from e2e.suites.parity.scenarios import BUDGETS, CLASS, DRIVER, HIGH, LABEL, SCENARIOS, Scenario
+from e2e.suites.parity.scenarios import (
+    BUDGETS,
+    CLASS,
+    DRIVER,
+    HIGH,
+    LABEL,
+    NS,
+    SCENARIOS,
+    STORAGE_CLASSES,
+    VOLUME_CLAIMS,
+    VOLUMES,
+    Scenario,
+)
 from e2e.waiting import eventually
 from scheduler.embedded.kubelet import PretendedKubelet
 
 Object = dict[str, Any]
-NS = "parity"
 THEIRS, OURS = "default-scheduler", "dra-scheduler"
 SETTLE_TIMEOUT_S = 15.0
 _WHILE_THEY_GO = "not eligible due to a terminating pod on the nominated node"
@@ -43,6 +54,7 @@ async def _cluster(api: Api) -> None:
     for name, policy in ((HIGH, "PreemptLowerPriority"), (f"{HIGH}-never", "Never")):
         body = {"metadata": {"name": name}, "value": 1000, "preemptionPolicy": policy}
         await api.create(PRIORITY_CLASSES, body)
+    await api.create(STORAGE_CLASSES, {"metadata": {"name": "parity-now"}, "provisioner": "parity.example.com"})
     driver = PretendedDriver(api, DRIVER)
     for scenario in SCENARIOS:
         for node in scenario.nodes:
@@ -83,7 +95,8 @@ async def _play(api: Api, scenario: Scenario, scheduler: str) -> None:
     """Create everything of a scenario; each Pod once the one before was bound or refused."""
     for resource, body in scenario.objects:
         named = {**body, "metadata": {"name": f"{scenario.name}-{body['metadata']['name']}"}}
-        await api.create(resource, named, NS)
+        named["metadata"] = {**body["metadata"], **named["metadata"]}
+        await api.create(resource, named, NS if resource.namespaced else None)
         if resource is BUDGETS:
             await _allow_no_disruption(api, named["metadata"]["name"])
     for body in scenario.pods:
@@ -171,11 +184,15 @@ async def _round(api: Api, scheduler: str) -> dict[str, Outcome]:
 
 async def _removed(api: Api) -> bool:
     left = 0
-    for resource in (PODS, BUDGETS, CLAIMS, EVENTS):
-        for item in await api.list(resource, NS):
+    for resource in (PODS, BUDGETS, CLAIMS, VOLUME_CLAIMS, VOLUMES, EVENTS):
+        namespace = NS if resource.namespaced else None
+        for item in await api.list(resource, namespace):
             left += 1
-            grace = 0 if resource is PODS else None
-            await api.delete(resource, item["metadata"]["name"], NS, missing_ok=True, grace_period_s=grace)
+            name, grace = item["metadata"]["name"], 0 if resource is PODS else None
+            await api.delete(resource, name, namespace, missing_ok=True, grace_period_s=grace)
+            if resource in (VOLUMES, VOLUME_CLAIMS) and await api.find(resource, name, namespace) is not None:
+                # Nobody is there who would take the protection off.
+                await api.patch(resource, name, {"metadata": {"finalizers": None}}, namespace)
     return left == 0
 
 
