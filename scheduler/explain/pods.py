@@ -5,8 +5,9 @@ The decision itself is made by ``cycle.Attempt``, as in the service; the rest on
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -33,6 +34,8 @@ from scheduler.state.trial import Trial
 
 DEVICES = "DynamicResources"
 SCORES_SHOWN = 20
+STEPS_MIN, STEPS_MAX, STEPS_IN_ALL = 1_000, 100_000, 400_000
+"""Search steps per node and in all: four seconds at most, on up to 400 nodes. Every device is met early in a search."""
 
 
 def explain_pod(profile: Profile, pod: Pod, state: ClusterState, now: float) -> Explanation:
@@ -48,6 +51,7 @@ def explain_pod(profile: Profile, pod: Pod, state: ClusterState, now: float) -> 
     if held_back is not None:
         found = Explanation(pod.key, "held back", pod.spec.schedulerName, held_back.message, held_back.plugin)
         found.held = held_claims(state, pod)
+        found.caveats.extend(misspelt_claims(state, pod))
         return found
     decision = attempt(profile, pod, state, now)
     if isinstance(decision, Placed):
@@ -69,6 +73,18 @@ def held_back_by(profile: Profile, pod: Pod) -> Status | None:
         if status.code is not Code.SUCCESS:
             return status.by(plugin.name)
     return None
+
+
+def misspelt_claims(state: ClusterState, pod: Pod) -> Iterator[str]:
+    """Names of claims that do not exist but look like one that does."""
+    prefix = f"{pod.metadata.namespace}/"
+    known = [key.removeprefix(prefix) for key in state.devices.claims if key.startswith(prefix)]
+    for entry in pod.spec.resourceClaims:
+        name = entry.resourceClaimName
+        if name is not None and name not in known:
+            elsewhere = sorted(key for key in state.devices.claims if key.endswith(f"/{name}"))
+            for near in [prefix + one for one in get_close_matches(name, known, 1)] or elsewhere[:1]:
+                yield f"there is no claim {prefix}{name}, but there is {near}"
 
 
 def attempt(profile: Profile, pod: Pod, state: ClusterState, now: float) -> Decision:
@@ -144,7 +160,8 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     plugin: Any = profile.plugins.get(DEVICES)
     if not hasattr(plugin, "device_reasons") or not any(verdict.plugin == DEVICES for verdict in verdicts):
         return group
-    rejections = call(plugin, "device_reasons", plugin.device_reasons, cycle, node)
+    steps = min(STEPS_MAX, max(STEPS_MIN, STEPS_IN_ALL // len(state.nodes.order())))
+    rejections = call(plugin, "device_reasons", plugin.device_reasons, cycle, node, steps)
     mine = state.devices.claims_of(cycle.pod)
     claims = {claim.key: claim for claim in mine if claim.status.allocation is None}
     group.claims = claim_reports(rejections, claims, view)

@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.api.core import Node, Pod
 from scheduler.dra.claims import claims_by_entry
-from scheduler.dra.rejections import Rejection
+from scheduler.dra.rejections import Reason, Rejection
 from scheduler.explain.facts import DeviceGroup
 from scheduler.explain.text import counted, join_counts, short_reason
 from scheduler.framework.cycle import Cycle
@@ -22,7 +22,7 @@ from scheduler.state.podinfo import pod_info
 PLUGIN = "DynamicResources"
 NODES_MAX = 8
 """Nodes whose devices are searched for a summary."""
-STEPS_MAX = 2_000
+STEPS_MAX = 300
 """Search steps per node."""
 KEPT_S = 1.0
 """How old a summary may be when the devices have changed since."""
@@ -128,6 +128,8 @@ def _words(rejections: Sequence[Rejection], label: Callable[[Rejection], str], s
     """Per request ``gpu: 8 devices: 5 in use, 3 would do``; pools and slices that cannot be used have no request."""
     counts: dict[str, dict[str, int]] = {}
     for rejection in rejections:
+        if rejection.reason is Reason.SEARCH_BUDGET:
+            continue  # what was met until then is told all the same
         group = DeviceGroup(rejection.reason.value, 1, dict(rejection.detail))
         reasons = counts.setdefault(label(rejection), {})
         words = short_reason(group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from scheduler.explain.facts import ClaimReport, DeviceGroup, Explanation, HeldClaim, NodeGroup, RequestReport
+from scheduler.explain.trees import THIS_POD
 
 Paint = Callable[[str, str], str]
 """(style, text) → text. Styles: title, good, bad, hint, faint."""
@@ -176,7 +177,7 @@ def _where(part: DeviceGroup, group: NodeGroup) -> str:
 def _holder_lines(part: DeviceGroup, who: Mapping[str, str]) -> Iterator[str]:
     holders = sorted(part.holders.items(), key=lambda entry: (-entry[1], entry[0]))
     for claim, count in holders[:HOLDERS_SHOWN]:
-        if claim == "this Pod":
+        if claim == THIS_POD:
             yield f"{count} taken for this Pod itself"
         elif claim:
             words = who.get(claim, "")

@@ -14,6 +14,8 @@ from scheduler.dra.rejections import Reason, Rejection
 from scheduler.explain.facts import ClaimReport, DeviceGroup, NodeGroup, RequestReport
 
 ABSENT = "absent"
+THIS_POD = "this Pod"
+"""The holder of devices that the search itself had taken; the allocator's word."""
 # Facts that differ from device to device although the reason is the same; they are summed instead.
 _OWN_FACTS = {Reason.IN_USE: frozenset({"claim"}), Reason.CAPACITY_SHORT: frozenset({"taken by"})}
 _NAMES_SHOWN = 64
@@ -52,7 +54,13 @@ def _all_would_do(claim: ResourceClaim, devices: int) -> ClaimReport:
 
 def notes(rejections: Iterable[Rejection]) -> list[str]:
     """What is wrong with pools and slices as a whole, and searches that were not finished."""
-    return [rejection.words() for rejection in rejections if not rejection.claim]
+    return [_note(rejection) for rejection in rejections if not rejection.claim]
+
+
+def _note(rejection: Rejection) -> str:
+    if rejection.reason is Reason.SEARCH_BUDGET:
+        return f"search budget: these are the reasons met in {rejection.detail.get('steps', 'some')} steps"
+    return rejection.words()
 
 
 def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeView) -> None:
@@ -184,4 +192,6 @@ def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
         for request, same in zip(claim.requests, other.requests, strict=True):
             for part, again in zip(request.refused, same.refused, strict=True):
                 for holder, count in again.holders.items():
+                    if holder == THIS_POD:
+                        continue  # it would take them on one node, not on all of them
                     part.holders[holder] = part.holders.get(holder, 0) + count

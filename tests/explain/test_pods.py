@@ -170,3 +170,22 @@ def test_extended_resources_served_by_devices_are_explained() -> None:
     assert found.phase == "waiting"
     assert "in use" in text, text
     assert {hint.change for hint in found.hints} >= {"claim ends", "add node"}
+
+
+def test_a_claims_name_with_a_typing_error_is_told() -> None:
+    """The claim that exists beside the one that does not; one of another namespace when nothing is alike here."""
+    found, text = explained([node("n1"), want(request(), name="training"), pod("p", claim="trainng")])
+    assert found.phase == "held back"
+    assert "note: there is no claim default/trainng, but there is default/training" in text
+    other = want(request(), name="x")
+    other["metadata"]["namespace"] = "team"
+    _, text = explained([node("n1"), other, pod("p", claim="x")])
+    assert "but there is team/x" in text
+
+
+def test_devices_the_search_took_itself_are_not_summed_over_nodes() -> None:
+    """One device per node, two requests: on each node one is taken by the Pod's own first request."""
+    nodes = [item for n in range(3) for item in (node(f"n{n}"), slice_of(f"n{n}", [device("a")]))]
+    _, text = explained([*nodes, gpu_class(), want(request("r"), request("s")), pod("p", claim="want")])
+    assert "3 nodes: n0, n1, n2" in text
+    assert "1 taken for this Pod itself" in text
