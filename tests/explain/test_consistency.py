@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle.decision import Placed
@@ -47,6 +47,7 @@ def clusters(draw: st.DrawFn) -> list[Object]:
     return [*items, want(*requests, constraints=constraints), pod("p", claim="want", cpu="500m")]
 
 
+@settings(max_examples=100, deadline=None)
 @given(clusters())
 def test_explanation_and_decision_agree(items: list[Object]) -> None:
     """The Pod fits exactly when a node does; its message is the condition's; each refusing plugin is in the message."""

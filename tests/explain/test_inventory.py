@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.explain.inventory import Inventory, take_inventory
@@ -92,6 +92,7 @@ def test_partitions_are_limited_by_their_counters() -> None:
     assert (line.used, line.free, line.largest) == (1, 3, 3)
 
 
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(["free", "held", "tainted"]), max_size=12), st.integers(1, 3))
 def test_standings_add_up(standings: list[str], nodes: int) -> None:
     """However devices stand, total = used + tainted + free, and no request can get more than is free."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.api.kinds import DEVICE_CLASS, DEVICE_TAINT_RULE, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
@@ -95,6 +95,7 @@ _KIND = st.sampled_from(
 )
 
 
+@settings(max_examples=100, deadline=None)
 @given(_KIND, st.dictionaries(st.sampled_from(["metadata", "spec", "status", "items"]), _JSON, max_size=4))
 def test_no_dump_raises(kind: str, parts: dict[str, Any]) -> None:
     """Whatever shape an object has, it is read or becomes a problem, and a state can be built of the rest."""
