@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from e2e.conformity import asks, inventory
 from e2e.conformity.draw import NODE, Draw, Json
+from e2e.conformity.late import late_claims
 
 ALPHA = {
     "list_attributes": "ListTypeAttributes",
@@ -31,8 +32,8 @@ def _case(draw: Draw, name: str) -> Json:
         "node": _node(draw),
         "classes": asks.classes(draw),
         "slices": slices,
-        "claims": [asks.claim(draw, f"claim-{number}") for number in range(draw.of(1, 1, 1, 1, 1, 1, 1, 2, 2, 3))],
-        "allocated": inventory.holders(draw, slices),
+        "claims": _claims(draw, slices),
+        "allocated": [] if draw.has("late") else inventory.holders(draw, slices),
     }
     rules = inventory.taint_rules(draw)
     if rules:
@@ -41,6 +42,12 @@ def _case(draw: Draw, name: str) -> Json:
     if features is not None:
         case["features"] = features
     return case
+
+
+def _claims(draw: Draw, slices: list[Json]) -> list[Json]:
+    if draw.has("late"):
+        return late_claims(draw, slices)
+    return [asks.claim(draw, f"claim-{number}") for number in range(draw.of(1, 1, 1, 1, 1, 1, 1, 2, 2, 3))]
 
 
 def _node(draw: Draw) -> Json:

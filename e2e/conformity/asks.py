@@ -32,10 +32,9 @@ def classes(draw: Draw) -> list[Json]:
 
 def claim(draw: Draw, name: str) -> Json:
     """One claim of one to three requests."""
-    several = draw.of(2, 2, 3) if draw.has("hard") else draw.of(1, 1, 1, 1, 1, 2, 3)
-    requests = [_request(draw, f"req-{number}") for number in range(several)]
+    requests = [_request(draw, f"req-{number}") for number in range(draw.of(1, 1, 1, 1, 1, 2, 3))]
     devices: Json = {"requests": requests}
-    constrained = draw.has("hard") or draw.chance(60 if draw.has("list_attributes") else 30)
+    constrained = draw.chance(60 if draw.has("list_attributes") else 30)
     constraints = [_constraint(draw, requests) for _ in range(draw.of(1, 1, 1, 2))] if constrained else []
     if draw.has("derived"):
         constraints += _derive(draw, requests)
@@ -65,12 +64,10 @@ def _asked(draw: Draw, choice: bool = False) -> Json:
     asked: Json = {"deviceClassName": draw.choice(CLASSES), "allocationMode": "ExactCount"}
     if draw.chance(1):
         asked["deviceClassName"] = "missing" if draw.chance(50) else "any"
-    if draw.chance(2 if draw.has("hard") else 8):
+    if draw.chance(8):
         asked["allocationMode"] = "All"
     elif draw.has("many"):
         asked["count"] = draw.of(1, 2, 4, 8, 12, 16, 20, 31, 32, 33) if draw.chance(70) else 1
-    elif draw.has("hard"):
-        asked["count"] = draw.of(1, 2, 2, 3)
     elif draw.has("list_attributes") and not choice:
         # Three lists that overlap in pairs only need three devices.
         asked["count"] = draw.of(1, 2, 3, 3)
@@ -168,7 +165,7 @@ def _attribute(draw: Draw) -> str:
 
 def _constraint(draw: Draw, requests: list[Json]) -> Json:
     constraint: Json = {draw.of("matchAttribute", "matchAttribute", "distinctAttribute"): _attribute(draw)}
-    if draw.chance(20 if draw.has("hard") else 45):
+    if draw.chance(45):
         constraint["requests"] = _names(draw, requests)
     return constraint
 

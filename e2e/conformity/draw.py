@@ -24,8 +24,7 @@ THEMES = {
     "taints": 23,
     "binding": 14,
     "many": 7,
-    # Long searches: many ways to begin, few to end.
-    "hard": 5,
+    "late": 7,
     "broken_pools": 27,
     "placement": 30,
     "cel_errors": 15,
@@ -81,8 +80,9 @@ class Draw(random.Random):
     def new_themes(self) -> None:
         """Draw the themes of the next case."""
         themes = {theme for theme, percent in THEMES.items() if self.chance(percent)}
-        if "hard" in themes:
-            themes -= {"many", "broken_pools", "cel_errors", "gates"}
+        if "late" in themes:
+            kept = ("capacity", "counters", "taints", "placement", "list_attributes")
+            themes = {"late", "one_driver", *(theme for theme in kept if self.chance(7))}
         if "groups" in themes:
             themes.add("counters")
         if "fraction" in themes:

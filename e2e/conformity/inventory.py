@@ -29,7 +29,7 @@ def slices(draw: Draw) -> list[Json]:
 
 def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
     generation = draw.of(1, 1, 1, 1, 2) if draw.has("broken_pools") else 1
-    count = 1 if draw.has("hard") else draw.of(1, 1, 1, 2, 2, 3)
+    count = 1 if draw.has("late") else draw.of(1, 1, 1, 2, 2, 3)
     counted = draw.has("counters") and draw.chance(75)
     announced = count + (1 if counted else 0)
     if draw.has("broken_pools") and draw.chance(12):
@@ -39,8 +39,8 @@ def _pool(draw: Draw, driver: str, pool: str) -> list[Json]:
     for _ in range(count):
         elsewhere = False
         size = draw.of(8, 12, 20) if draw.has("many") else draw.of(2, 3, 3, 4, 5, 6)
-        if draw.has("hard"):
-            size = draw.of(5, 6, 7)
+        if draw.has("late"):
+            size = draw.of(3, 4, 5, 6)
         if draw.has("broken_pools") and draw.chance(38):
             first = max(0, first - 1)
         spec: Json = {
@@ -153,6 +153,13 @@ def _device(draw: Draw, driver: str, name: str, counted: bool) -> Json:
 
 def _attributes(draw: Draw, driver: str) -> Json:
     attributes: Json = {}
+    if draw.has("late"):
+        # Few devices have what the last request asks for.
+        if draw.chance(50):
+            attributes["numa"] = {"int": draw.of(0, 0, 1, 2)}
+        if draw.chance(50):
+            attributes["kind"] = {"string": draw.choice(KINDS)}
+        return attributes
     if draw.chance(88):
         attributes["kind"] = {"string": draw.choice(KINDS)}
     if draw.chance(82):

@@ -166,6 +166,31 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return self.view.all_devices & ~self.bits[1 + alternative.claim]",
         "return self.view.all_devices",
     ),
+    # Shortcuts of a long search.
+    Mutation(
+        "devices with and without the compared attribute differ",
+        _DRA + "symmetry.py",
+        "(group,) if self._fixed(group) else None",
+        "group if self._fixed(group) else None",
+    ),
+    Mutation(
+        "alike devices have equal attributes",
+        _DRA + "symmetry.py",
+        "return self._colors[position], self._groups[position]",
+        "return self._colors[position]",
+    ),
+    Mutation(
+        "a failed claim says nothing about what comes after it",
+        _DRA + "search.py",
+        "self._signal = _Signal.NO if frame.kind is _Kind.CLAIM else signal",
+        "self._signal = signal",
+    ),
+    Mutation(
+        "a value that cannot be compared may come first",
+        _DRA + "pruning.py",
+        "return values + (state is None and bool(odd & candidates)) >= needed",
+        "return values >= needed",
+    ),
     # Constraints.
     Mutation(
         "a constraint broken in mode All is an error",
