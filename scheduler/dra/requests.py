@@ -189,11 +189,22 @@ def _prepare_request(
             f"claim {claim.key}, request {request.name}: has subrequests, but the DRAPrioritizedList feature is "
             "disabled"
         )
+    elif not draft.features.consumable_capacity:
+        # Upstream looks at this in all alternatives before it looks at anything else in the first one.
+        problem = next(
+            (_no_capacity(claim.key, sub.name) for sub in request.firstAvailable if sub.capacity is not None), ""
+        )
     alternatives = tuple(
         _prepare_alternative(index, claim, request.name, sub.name, sub, place, first, draft)
         for place, sub in enumerate(request.firstAvailable)
     )
     return PreparedRequest(request.name, True, alternatives, problem)
+
+
+def _no_capacity(claim_key: str, sub: str) -> str:
+    return (
+        f"claim {claim_key}, subrequest {sub}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+    )
 
 
 def _prepare_alternative(
@@ -202,7 +213,7 @@ def _prepare_alternative(
     name = f"{request}/{sub}" if sub else request
     label = sub or request
     admin = getattr(asked, "adminAccess", None)
-    capacity, problem = _problem_of(claim.key, label, bool(sub), asked, admin, draft)
+    capacity, problem = _problem_of(claim.key, label, asked, admin, draft)
     device_class = draft.classes.get(asked.deviceClassName)
     program = None
     if device_class is not None and not problem:
@@ -245,14 +256,13 @@ def _prepare_alternative(
 
 
 def _problem_of(
-    claim_key: str, label: str, is_sub: bool, asked: _Asked, admin: bool | None, draft: _Draft
+    claim_key: str, label: str, asked: _Asked, admin: bool | None, draft: _Draft
 ) -> tuple[Mapping[str, Quantity], str]:
     """The capacity asked for, parsed, and the first thing in ``asked`` that cannot be handled."""
     prefix = f"claim {claim_key}, request {label}"
     features = draft.features
     if asked.capacity is not None and not features.consumable_capacity:
-        start = f"claim {claim_key}, subrequest {label}" if is_sub else prefix
-        return {}, f"{start}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+        return {}, f"{prefix}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
     if asked.derivedAttributes and not features.derived_attributes:
         return {}, f"{prefix}: cannot handle request with derived attributes, the feature is disabled"
     for number, selector in enumerate(asked.selectors):
