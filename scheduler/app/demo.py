@@ -13,16 +13,21 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from scheduler.api.versions import ResourceKinds
 from scheduler.app.meters import ServiceMeter
 from scheduler.app.service import Service
+from scheduler.app.snapshot import from_items, list_items
 from scheduler.config import load_config
+from scheduler.dra.features import Features
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import insecure
 from scheduler.edge.logging import get_logger
 from scheduler.edge.metrics import Metrics
 from scheduler.embedded.kubelet import PretendedKubelet
 from scheduler.embedded.server import EmbeddedServer
-from scheduler.explain.devices import device_reasons, folded
+from scheduler.explain.facts import Explanation
+from scheduler.explain.hints import find_hints
+from scheduler.explain.pods import explain_pod
 
 Object = dict[str, Any]
 
@@ -63,13 +68,16 @@ class DemoWorld:
         items: list[Object] = msgspec.json.decode(answer.body)["items"]
         return items
 
-    def why(self, namespace: str, name: str) -> list[str]:
-        """Why the devices of each node do not serve a waiting Pod, equal nodes folded."""
-        pod = next((p for p in self.service.state.pods.values() if p.key == f"{namespace}/{name}"), None)
-        if pod is None:
-            return []
-        profile = self.service.profiles[pod.spec.schedulerName]
-        return folded(device_reasons(profile, pod, self.service.state, time.time()))
+    async def why(self, namespace: str, name: str) -> Explanation:
+        """Why a Pod waits, asked of a snapshot as ``dra-scheduler explain`` asks, hints included."""
+        items, _ = await list_items(self._client, ResourceKinds(), Features())
+        snapshot = from_items(items, load_config(""), {}, time.time(), live=True)
+        pod = snapshot.pod(namespace, name)
+        profile, _ = snapshot.profile_for(pod)
+        found = explain_pod(profile, pod, snapshot.state, snapshot.now)
+        if found.phase == "waiting":
+            find_hints(profile, pod, snapshot.state, snapshot.now, found)
+        return found
 
 
 def _row(pod: Object, claims: dict[str, Object]) -> Row:

@@ -111,16 +111,20 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 async def _explain(world: DemoWorld) -> None:
+    from scheduler.cli.sources import painter
+    from scheduler.explain.text import explanation_lines
+
     for row in await world.rows(NAMESPACE):
         if row.node:
             continue
-        print(f"Why {row.pod} waits\n  {row.reason}\n  and in detail, per node:")
-        for line in world.why(NAMESPACE, row.pod):
-            print(f"    {line}")
+        print(f"$ dra-scheduler explain pod/{row.pod} -n {NAMESPACE}")
+        for line in explanation_lines(await world.why(NAMESPACE, row.pod), painter()):
+            print(line)
     print(f"\n{WAITS} had to wait for the device of another Pod and was placed by itself when that one finished.")
 
 
 async def _keep(kubeconfig: Path) -> None:
     print(f"\nIt goes on running. In another terminal:\n  export KUBECONFIG={kubeconfig}")
-    print(f"  kubectl -n {NAMESPACE} get pods,resourceclaims\nCtrl-C ends it.", flush=True)
+    print(f"  kubectl -n {NAMESPACE} get pods,resourceclaims")
+    print(f"  dra-scheduler explain pod/{NEVER_FITS} -n {NAMESPACE}\nCtrl-C ends it.", flush=True)
     await asyncio.Event().wait()

@@ -263,8 +263,16 @@ class Taking:
         trail.put(self.picks, claim, (*self.picks[claim], Pick(alternative, position, shared, consumed)))
 
     def refuse_in_use(self, alternative: Alternative, position: int) -> None:
-        """Report that a device is taken, and by whom."""
+        """Report that a device is taken, and by whom; or why it would not do anyway, which is the better reason.
+
+        Its selectors are not asked for errors: the search does not meet them on a device that is in use.
+        """
         if self._reporter.wants_devices:
+            claim = self.plan.claims[alternative.claim]
+            unsuitable = self.suitability.rejection(alternative, claim, position)
+            if unsuitable is not None and unsuitable.reason is not Reason.SELECTOR_ERROR:
+                self._reporter.rejected(unsuitable)
+                return
             holders = ", ".join(self._holders(self.view.devices[position].key)) or "this Pod"
             self._refuse(Reason.IN_USE, alternative, position, {"claim": holders})
 

@@ -166,6 +166,8 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     claims = {claim.key: claim for claim in mine if claim.status.allocation is None}
     group.claims = claim_reports(rejections, claims, view)
     group.notes = notes(rejections)
+    if claims and not view.devices and not rejections:
+        group.notes.append("the pools of this node are empty")
     return group
 
 

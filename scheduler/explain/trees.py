@@ -41,7 +41,9 @@ def claim_reports(
         seen = len(view.devices)
         left = seen - sum(group.count for group in ordered if group.devices)
         report.requests.append(RequestReport(request, wants(claims.get(claim), request), seen, left, ordered))
-    return list(reports.values()) or [_all_would_do(claim, len(view.devices)) for claim in claims.values()]
+    if not reports and view.devices:
+        return [_all_would_do(claim, len(view.devices)) for claim in claims.values()]
+    return list(reports.values())
 
 
 def _all_would_do(claim: ResourceClaim, devices: int) -> ClaimReport:

@@ -22,7 +22,10 @@ def test_demo_tells_its_story_and_ends(capsys: pytest.CaptureFixture[str]) -> No
     text = capsys.readouterr().out
     assert "npu-next   Running    npu-1" in text
     assert "0/5 nodes are available: 5 cannot allocate all claims." in text
-    assert "in use by claim" in text
+    assert "$ dra-scheduler explain pod/too-big -n demo" in text
+    assert "by claim demo/shared-a100 (pods demo/reader-1, demo/reader-2, for " in text
+    assert "match of resource.kubernetes.io/pcieRoot broken" in text
+    assert "ask for 2 instead of 4 devices" in text
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

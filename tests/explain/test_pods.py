@@ -189,3 +189,23 @@ def test_devices_the_search_took_itself_are_not_summed_over_nodes() -> None:
     _, text = explained([*nodes, gpu_class(), want(request("r"), request("s")), pod("p", claim="want")])
     assert "3 nodes: n0, n1, n2" in text
     assert "1 taken for this Pod itself" in text
+
+
+def test_a_device_that_would_not_do_anyway_is_not_told_as_in_use() -> None:
+    """Waiting for the claim that holds it would be in vain: the selector is the reason, and no hint names the claim."""
+    items = [node("n1"), gpu_class(), slice_of("n1", [device("a"), device("b", model="H100")])]
+    selector = request("r", 2, f'device.attributes["{DRIVER}"].model == "H100"')
+    items += [held("h", "n1", "a"), held("g", "n1", "b"), want(selector), pod("p", claim="want")]
+    found, text = explained(items, hints=True)
+    assert "2 devices: 1 selector false, 1 in use" in text
+    assert list(found.users) == ["default/g"]
+
+
+def test_an_in_use_device_on_which_a_selector_fails_is_told_as_in_use() -> None:
+    """The search never asks it, so the failing selector is not what stops the Pod."""
+    selector = request("r", 1, f'device.attributes["{DRIVER}"].model == "A100"')
+    items = [node("n1"), gpu_class(), slice_of("n1", [{"name": "bare"}, device("a")])]
+    items += [held("h", "n1", "bare"), held("g", "n1", "a"), want(selector), pod("p", claim="want")]
+    found, text = explained(items)
+    assert "cannot allocate all claims" in found.message
+    assert "2 devices: 2 in use" in text
