@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scheduler.framework.cycle import Cycle
+from scheduler.framework.plugin import Depends
 from scheduler.framework.runner import call
 from scheduler.framework.vectors import PodClass
 from scheduler.state.nodes import NodeTable
@@ -73,7 +74,7 @@ class ClassCache:
             self._used.clear()
         key = cycle.pod_class
         if key is None:
-            key = cycle.pod_class = _Key((self._signatures(profile, cycle), frozenset(cycle.skip_filter)))
+            key = cycle.pod_class = self._key(profile, cycle)
         found = self._classes.get(key)
         if found is None or not found.fits(nodes):
             found = PodClass(self, *self._parts(profile, cycle), nodes)
@@ -92,8 +93,17 @@ class ClassCache:
     def _cacheable(self, profile: Profile) -> tuple[Any, ...]:
         if self._plugins is None:
             taking_part = dict.fromkeys((*profile.filter, *(entry.scorer for entry in profile.score)))
-            self._plugins = tuple(plugin for plugin in taking_part if hasattr(plugin, "signature"))
+            self._plugins = tuple(plugin for plugin in taking_part if _declares(plugin))
         return self._plugins
+
+    def _key(self, profile: Profile, cycle: Cycle) -> _Key:
+        signatures = self._signatures(profile, cycle)
+        try:
+            return _Key((signatures, frozenset(cycle.skip_filter)))
+        except Exception:  # a foreign signature that cannot be hashed; one by one, to learn whose
+            for plugin, signature in zip(self._cacheable(profile), signatures, strict=True):
+                call(plugin, "Signature", hash, signature)
+            raise
 
     def _signatures(self, profile: Profile, cycle: Cycle) -> tuple[Hashable | None, ...]:
         plugins = self._cacheable(profile)
@@ -107,7 +117,10 @@ class ClassCache:
         signatures = zip(self._cacheable(profile), self._signatures(profile, cycle), strict=True)
         kept = {id(plugin) for plugin, signature in signatures if signature is not None}
         asked = [plugin for plugin in profile.filter if plugin.name not in cycle.skip_filter]
-        first = next((place for place, plugin in enumerate(asked) if id(plugin) not in kept), len(asked))
+        first = next(
+            (place for place, plugin in enumerate(asked) if id(plugin) not in kept or not hasattr(plugin, "filter")),
+            len(asked),
+        )
         return asked[:first], asked[first:], [entry for entry in profile.score if id(entry.scorer) in kept]
 
     def live(self, nodes: NodeTable) -> Any:
@@ -124,3 +137,7 @@ class ClassCache:
         for found in used.values():
             if self._table is not None and state.nodes is self._table and found.fits(state.nodes):
                 found.verify(state)
+
+
+def _declares(plugin: Any) -> bool:
+    return hasattr(plugin, "signature") and isinstance(getattr(plugin, "depends", None), Depends)

@@ -36,7 +36,7 @@ class _Vector:
     def __init__(self, plugin: Any, point: str, capacity: int, entry: Any = None) -> None:
         self.plugin, self.point, self.entry = plugin, point, entry
         self.ask = plugin.filter if point == "Filter" else plugin.score
-        self.ask_row = getattr(plugin, "filter_row" if point == "Filter" else "score_row", None)
+        self.ask_row: Any = getattr(plugin, "filter_row" if point == "Filter" else "score_row", None)
         self.ask_epoch = getattr(plugin, "epoch", None)
         self.by_pods = bool(plugin.depends & Depends.PODS)
         self.epoch: Hashable = None
@@ -54,10 +54,29 @@ class _Vector:
         """The plugin's own answers for ``rows``, by its column form."""
         answer = call(self.plugin, self.point, self.ask, cycle, nodes, rows)
         if self.point == "Filter":
-            return check_verdicts(self.plugin, answer, rows)
+            verdicts = check_verdicts(self.plugin, answer, rows)
+            if len(rows):
+                self._check_known(int(verdicts.min()))
+                self._check_known(int(verdicts.max()))
+            return verdicts
         if not isinstance(answer, np.ndarray) or answer.shape != rows.shape or answer.dtype.kind not in "iu":
             raise PluginError(self.plugin.name, "Score", f"answered {type(answer).__name__}, not one integer per row")
         return answer.astype(np.int64, copy=False)
+
+    def _check_known(self, verdict: int) -> None:
+        if not 0 <= verdict < len(self.plugin.verdicts):
+            raise PluginError(self.plugin.name, "Filter", f"answered {verdict}, which is none of its verdicts")
+
+    def fetch_one(self, cycle: Cycle, nodes: NodeTable, row: int) -> int:
+        """The plugin's answer for one row, by its form for one row where that has one."""
+        answer = call(self.plugin, self.point, self.ask_row, cycle, nodes, row)
+        if answer is None:
+            return int(self.fetch(cycle, nodes, np.asarray((row,), np.int64))[0])
+        if type(answer) is not int:
+            raise PluginError(self.plugin.name, self.point, f"answered {type(answer).__name__} for one row, not int")
+        if self.point == "Filter":
+            self._check_known(answer)
+        return answer
 
     def renew(self, cycle: Cycle, nodes: NodeTable, rows: Sequence[int]) -> bool:
         """Ask again about ``rows``; True when some answer changed."""
@@ -65,9 +84,7 @@ class _Vector:
         if self.ask_row is not None and len(rows) <= FEW_ROWS:
             changed = False
             for row in rows:
-                answer = call(self.plugin, self.point, self.ask_row, cycle, nodes, row)
-                if answer is None:
-                    answer = int(self.fetch(cycle, nodes, np.asarray((row,), np.int64))[0])
+                answer = self.fetch_one(cycle, nodes, row)
                 if answer != values[row]:
                     values[row] = answer
                     changed = True
@@ -116,16 +133,21 @@ class PodClass:
         skipped = frozenset(cycle.skip_score)
         if skipped == self._skipped:
             return
-        self._skipped, self._scaled, self.odd = skipped, None, False
+        self._skipped, self._scaled, self.odd = None, None, False
         entries = [entry for entry in self.entries if entry.name not in skipped]
         self._names = frozenset(entry.name for entry in entries)
         self._plain = np.zeros(nodes.capacity, np.int64)
         self._take_in([_Vector(entry.scorer, "Score", nodes.capacity, entry) for entry in entries])
         rows = np.flatnonzero(self._owner.live(nodes)).tolist()
-        for vector in self._raws:
-            vector.new_epoch(nodes)
-            self._owner.evaluations += len(rows)
-            self._renew_score(vector, cycle, nodes, rows)
+        try:
+            for vector in self._raws:
+                vector.new_epoch(nodes)
+                self._owner.evaluations += len(rows)
+                self._renew_score(vector, cycle, nodes, rows)
+        except BaseException:
+            self._take_in([])  # half asked: begin anew the next time
+            raise
+        self._skipped = skipped
 
     def fits(self, nodes: NodeTable) -> bool:
         """False when the table grew: its vectors are longer now."""
