@@ -5,6 +5,7 @@ docs/conformity.md explains each; tests/conformity holds a case of each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,15 @@ def _given_whole(given: Sequence[Json]) -> set[tuple[str, str, str]]:
     }
 
 
+_CAPACITY = re.compile(r'(checking capacity for device [^:]+: )capacity "[^"]+": .*')
+
+
+def _one_of_several_capacities(case: Json, ours: Json, theirs: Json) -> bool:
+    """Both end the attempt at the same device, each because of another of its capacities."""
+    one, other = ours.get("error", ""), theirs.get("error", "")
+    return bool(_CAPACITY.search(one)) and _CAPACITY.sub(r"\1", one) == _CAPACITY.sub(r"\1", other)
+
+
 def _compiler_panics(case: Json, ours: Json, theirs: Json) -> bool:
     return "panic" in theirs and ours.get("error_kind") == "compile"
 
@@ -77,6 +87,13 @@ RULES: tuple[Rule, ...] = (
         "a share without capacities is not seen once its device no longer allows multiple allocations: given out twice",
         "the device is in use until the share is gone",
         _share_of_a_dedicated_device,
+    ),
+    Rule(
+        "which of several capacities an error names",
+        "allocate",
+        "of several capacities that cannot be represented a random one is named",
+        "the first one of the device",
+        _one_of_several_capacities,
     ),
     Rule(
         "upstream's CEL compiler panics",
