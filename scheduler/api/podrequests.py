@@ -90,6 +90,22 @@ def scorer_requests(pod: Pod) -> dict[str, int]:
     return _integers(_total(pod, use_status=False, missing=_DEFAULTS, pod_level=False))
 
 
+def exact_requests(pod: Pod) -> Requests:
+    """What ``pod_requests`` with the status view adds up to, before anything is rounded."""
+    return _total(pod, use_status=True)
+
+
+def exact_limits(pod: Pod) -> Requests:
+    """The Pod's limits: summed as requests are; pod-level ones win, overhead counts where there is a limit."""
+    total = _of_containers(pod, _limits_view, None)
+    if pod.spec.resources is not None:
+        own = parse_resources(pod.spec.resources.limits, _subject(pod), "spec.resources.limits")
+        total.update({name: quantity for name, quantity in own.items() if _allowed_at_pod_level(name)})
+    overhead = parse_resources(pod.spec.overhead, _subject(pod), "spec.overhead")
+    _add(total, {name: quantity for name, quantity in overhead.items() if name in total and total[name].mantissa})
+    return total
+
+
 def container_requests(pod: Pod) -> Requests:
     """Requests of all containers and of devices that take node resources, without overhead and Pod-level requests."""
     total = _of_containers(pod, _spec_view, None)
@@ -192,6 +208,10 @@ def _resize_infeasible(pod: Pod) -> bool:
 
 def _spec_view(container: Container, _status: ContainerStatus | None) -> tuple[_Texts | None, str]:
     return container.resources.requests, "resources.requests"
+
+
+def _limits_view(container: Container, _status: ContainerStatus | None) -> tuple[_Texts | None, str]:
+    return container.resources.limits, "resources.limits"
 
 
 def _nothing(_container: Container, _status: ContainerStatus | None) -> tuple[_Texts | None, str]:

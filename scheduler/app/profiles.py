@@ -10,7 +10,9 @@ from scheduler.api.core import Pod
 from scheduler.app.registry import find_plugins, points
 from scheduler.config import Profile as ProfileConfig
 from scheduler.config import SchedulerConfig, expand_profile
+from scheduler.dra.features import Features
 from scheduler.dra.limits import DeviceLimit
+from scheduler.edge.extenders import tls_context
 from scheduler.errors import ConfigError, PluginError, SchedulerError
 from scheduler.framework.extenders import in_order
 from scheduler.framework.permit import WaitingPods
@@ -96,6 +98,14 @@ def _limited(features: Any, partition: Mapping[str, Any]) -> Any:
     """``features`` with the device limit of the profile's Partition."""
     limit = DeviceLimit(frozenset(partition.get("drivers", ())), frozenset(partition.get("pools", ())))
     return replace(features, device_limit=limit)
+
+
+def check_config(config: SchedulerConfig, feature_gates: Mapping[str, bool]) -> None:
+    """Build everything that can be built without a cluster. Raises ConfigError for what cannot."""
+    features = Features.from_gates(feature_gates)
+    build_profiles(config, ClusterState(features), lambda: "", features)
+    for index, extender in enumerate(config.extenders):
+        tls_context(extender, f"extenders[{index}].tlsConfig")
 
 
 def queue_hooks(profiles: Mapping[str, Profile]) -> dict[str, ProfileHooks]:

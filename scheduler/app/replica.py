@@ -13,15 +13,16 @@ import socket
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import uvloop
 
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
 from scheduler.app.meters import ServiceMeter, refresh_gauges
+from scheduler.app.profiles import check_config
 from scheduler.app.service import Service
 from scheduler.config import RunOptions
+from scheduler.config.written import document
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.beat import Beat
 from scheduler.edge.certificates import ServingCertificate
@@ -31,18 +32,23 @@ from scheduler.edge.discovery import discover_kinds
 from scheduler.edge.election import ElectionSettings
 from scheduler.edge.http import Check, HealthServer, ping
 from scheduler.edge.leader import LeaderElector
-from scheduler.edge.logging import configure_logging, get_logger
+from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
 from scheduler.edge.metrics import Metrics
+from scheduler.edge.pages import DebugPages
+from scheduler.edge.pod_resources import PodResources
 
 LOOP_STUCK_S = 20.0
+UPSTREAM_MINOR = "1.37"
+PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/resources", "/readyz", "/statusz")
 STOP_TIMEOUT_S = 25.0
 
 
 class Replica:
     """One process: the service, its lease, its port. ``run`` answers with the exit code."""
 
-    def __init__(self, options: RunOptions, access: Access) -> None:
-        self.options, self.access = options, access
+    def __init__(self, options: RunOptions, access: Access, reviews: Access | None = None) -> None:
+        self.options, self.access, self.reviews = options, access, reviews
+        self._started_s = time.time()
         self.log = get_logger("dra-scheduler")
         self.metrics, self.beat = Metrics(), Beat()
         self.host = socket.gethostname()
@@ -95,12 +101,15 @@ class Replica:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._ended.set)
         gate: WriteGate = self.elector or OpenGate()
-        async with ApiClient(self.access, gate=gate, observe=self._observe) as client:
+        async with (
+            ApiClient(self.access, gate=gate, observe=self._observe) as client,
+            ApiClient(self.reviews or self.access, gate=OpenGate()) as reviewer,
+        ):
             kinds = await discover_kinds(client, lambda text: self.log.warning("discovery", message=text))
             self.log.info("resource.k8s.io", version=kinds.claim.version, taint_rules=kinds.taint_rule.version)
             service = self._service(client, kinds)
             self.metrics.read_from(service.reflectors.values(), service.recorder)
-            server = await self._serve(client, service)
+            server = await self._serve(reviewer, service)
             beating = asyncio.create_task(self._keep_beating())
             if self.access.renewable:
                 renewing = asyncio.create_task(self.access.keep_renewed(report=self.log.warning))
@@ -194,18 +203,45 @@ class Replica:
             refresh_gauges(self.metrics, service.queue, service.state, self.beat.age_s())
             return self.metrics.render()
 
+        serving = options.serving
+        pod_resources = PodResources(
+            service.state.pods.values, lambda: self.elector is None or self.elector.leading
+        )
         server = HealthServer(
             self._checks(service),
             metrics,
             host=options.bind_address,
             port=options.secure_port,
-            certificate=ServingCertificate(options.tls_cert_file, options.tls_private_key_file),
-            authorizer=Authorizer(client),
-            configuration=lambda: asdict(options.config),
+            certificate=ServingCertificate(
+                options.tls_cert_file, options.tls_private_key_file, serving.tls_min_version, serving.cipher_suites
+            ),
+            authorizer=Authorizer(
+                client,
+                token_ttl_s=serving.token_ttl_s,
+                authorized_ttl_s=serving.authorized_ttl_s,
+                unauthorized_ttl_s=serving.unauthorized_ttl_s,
+            ),
+            configuration=lambda: document(options.config),
+            pod_resources=pod_resources.render,
+            pages=self._pages(),
+            debugging=options.config.enable_profiling,
+            always_allowed=serving.always_allowed,
+            reuse_port=serving.reuse_port,
             on_trouble=lambda text: self.log.warning("secure port", message=text),
         )
         await server.start()
         return server
+
+    def _pages(self) -> DebugPages:
+        return DebugPages(
+            version=__version__,
+            emulated=UPSTREAM_MINOR,
+            started_s=self._started_s,
+            clock=time.time,
+            paths=PATHS,
+            flags=self.options.flags,
+            set_verbosity=set_verbosity,
+        )
 
     def _checks(self, service: Service) -> Mapping[str, Mapping[str, Check]]:
         def beat() -> str:
@@ -230,6 +266,7 @@ class Replica:
 
 def run(options: RunOptions) -> int:
     """Run one replica to its end; the exit code. Raises ConfigError for what is wrong before the start."""
+    check_config(options.config, options.feature_gates)
     configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
     return uvloop.run(_run(options))
 
@@ -238,11 +275,13 @@ async def _run(options: RunOptions) -> int:
     log = get_logger("dra-scheduler")
     for warning in options.config.warnings:
         log.warning(warning)
-    access = await find_access(options.kubeconfig)
+    access = await find_access(options.kubeconfig, master=options.master)
+    reviews_file = options.serving.reviews_kubeconfig
+    reviews = await find_access(reviews_file) if reviews_file else None
     log.info(
         "starting",
         version=__version__,
         server=access.server,
         profiles=[profile.scheduler_name for profile in options.config.profiles],
     )
-    return await Replica(options, access).run()
+    return await Replica(options, access, reviews).run()

@@ -80,7 +80,7 @@ def features_of(given: dict[str, bool] | None) -> Features:
     unknown = sorted(set(named) - set(_FEATURES))
     if unknown:
         raise CaseError(f"features: unknown field {unknown[0]!r}")
-    fields = {field: named.get(name, False) for name, field in _FEATURES.items()}
+    fields: dict[str, Any] = {field: named.get(name, False) for name, field in _FEATURES.items()}
     if start:
         defaults = Features()
         fields = {field: named.get(name, getattr(defaults, field)) for name, field in _FEATURES.items()}

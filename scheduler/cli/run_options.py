@@ -11,6 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from scheduler.cli.options import Arguments, UsageError, add_flag, parse_port, parse_seconds
+from scheduler.cli.upstream_flags import (
+    add_upstream_arguments,
+    check_upstream,
+    serving_options,
+    shown_flags,
+    with_deprecated,
+)
 from scheduler.config import LeaderElection, RunOptions, load_config
 from scheduler.config.gates import parse_feature_gates
 from scheduler.config.problems import Problems
@@ -56,6 +63,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "verify-caches", default=False, text="recompute every cached value and compare; slow")
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
     add("--logging-format", choices=("text", "json"), default="text", help="log lines for people or for machines")
+    add_upstream_arguments(parser)
 
 
 def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOptions:
@@ -63,7 +71,9 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
 
     Raises ConfigError for the file or a gate, UsageError for flags that do not go together, OSError from reading.
     """
+    check_upstream(arguments)
     config = load_config(read_text(arguments.config)) if arguments.config else load_config("")
+    config = with_deprecated(config, arguments)
     config = replace(config, leader_election=_election(arguments, config.leader_election))
     if bool(arguments.tls_cert_file) != bool(arguments.tls_private_key_file):
         raise UsageError("--tls-cert-file and --tls-private-key-file must be given together")
@@ -81,6 +91,11 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         feature_gates=parse_feature_gates(arguments.feature_gates),
         verify_caches=arguments.verify_caches,
         pod_max_in_unschedulable_pods_s=arguments.pod_max_in_unschedulable_pods_duration,
+        master=arguments.master,
+        serving=serving_options(arguments),
+        hidden_metrics=bool(arguments.show_hidden_metrics_for_version),
+        disabled_metrics=frozenset(filter(None, arguments.disabled_metrics.split(","))),
+        flags=shown_flags(arguments),
     )
 
 

@@ -10,12 +10,32 @@ from scheduler.config.model import SchedulerConfig
 
 
 @dataclass(frozen=True, slots=True)
+class ServingOptions:
+    """How the secure port speaks TLS and whom it lets in.
+
+    ``tls_min_version``: "VersionTLS12" or "VersionTLS13". ``cipher_suites``: names as Go has them, of TLS 1.2.
+    ``reuse_port``: others may listen on the same port. ``reviews_kubeconfig``: whom to ask about callers, "" for the
+    same API server. The ``*_ttl_s``: how long answers about a caller are kept.
+    """
+
+    tls_min_version: str = "VersionTLS12"
+    cipher_suites: tuple[str, ...] = ()
+    reuse_port: bool = False
+    reviews_kubeconfig: str = ""
+    always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    token_ttl_s: float = 10.0
+    authorized_ttl_s: float = 10.0
+    unauthorized_ttl_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Everything the composition root needs to know.
 
     ``kubeconfig`` "": in-cluster configuration. ``secure_port`` 0: no HTTPS server. ``tls_cert_file`` "": self-signed,
     in memory. ``feature_gates`` holds only those named. ``pod_max_in_unschedulable_pods_s``: after this long a Pod
-    that no event has woken is tried again.
+    that no event has woken is tried again. ``master`` overrides the API server's address. ``hidden_metrics``: show
+    those that upstream hides. ``flags``: every flag with its value as text, for /flagz.
     """
 
     config: SchedulerConfig = field(default_factory=lambda: load_config(""))
@@ -29,3 +49,8 @@ class RunOptions:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     verify_caches: bool = False
     pod_max_in_unschedulable_pods_s: float = 300.0
+    master: str = ""
+    serving: ServingOptions = ServingOptions()
+    hidden_metrics: bool = False
+    disabled_metrics: frozenset[str] = frozenset()
+    flags: Mapping[str, str] = field(default_factory=dict, compare=False)

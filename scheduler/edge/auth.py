@@ -34,8 +34,22 @@ Verdict = Literal["allowed", "forbidden", "unauthenticated", "unavailable"]
 class Authorizer:
     """Asks TokenReview, then SubjectAccessReview for a non-resource path. Tokens are kept as digests only."""
 
-    def __init__(self, client: ApiClient, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        token_ttl_s: float = KEPT_S,
+        authorized_ttl_s: float = KEPT_S,
+        unauthorized_ttl_s: float = KEPT_S,
+    ) -> None:
         self._client, self._clock = client, clock
+        # One answer stands on both reviews, so it is kept no longer than the shorter-lived of them.
+        self._kept_s: dict[Verdict, float] = {
+            "allowed": min(token_ttl_s, authorized_ttl_s),
+            "forbidden": min(token_ttl_s, unauthorized_ttl_s),
+            "unauthenticated": token_ttl_s,
+        }
         self._kept: OrderedDict[tuple[bytes, str], tuple[float, Verdict]] = OrderedDict()
 
     async def verdict(self, token: str, path: str) -> Verdict:
@@ -44,7 +58,7 @@ class Authorizer:
             return "unauthenticated"
         key = (hashlib.sha256(token.encode()).digest(), path)
         kept = self._kept.get(key)
-        if kept is not None and self._clock() - kept[0] < KEPT_S:
+        if kept is not None and self._clock() - kept[0] < self._kept_s[kept[1]]:
             return kept[1]
         try:
             verdict = await self._ask(token, path)

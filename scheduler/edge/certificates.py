@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import ssl
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -17,16 +18,26 @@ from cryptography.x509.oid import NameOID
 from scheduler.errors import ConfigError
 
 VALID_DAYS = 365
+_VERSIONS = {"VersionTLS12": ssl.TLSVersion.TLSv1_2, "VersionTLS13": ssl.TLSVersion.TLSv1_3}
+_TLS13 = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 
 
 class ServingCertificate:
     """A TLS context for a server. ``reload`` picks up rotated files; a self-signed certificate never changes."""
 
-    def __init__(self, certificate_file: str = "", key_file: str = "") -> None:
+    def __init__(
+        self,
+        certificate_file: str = "",
+        key_file: str = "",
+        min_version: str = "VersionTLS12",
+        cipher_suites: Sequence[str] = (),
+    ) -> None:
         if bool(certificate_file) != bool(key_file):
             raise ConfigError("tls", "give both --tls-cert-file and --tls-private-key-file, or neither")
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.minimum_version = _VERSIONS[min_version]
+        if cipher_suites:
+            _choose_ciphers(self.context, cipher_suites)
         self._files = (Path(certificate_file), Path(key_file)) if certificate_file else None
         self._stamp: tuple[int, ...] = ()
         if self._files is None:
@@ -47,6 +58,25 @@ class ServingCertificate:
             raise ConfigError("tls", f"{self._files[0]}: {error}") from error
         self._stamp = stamp
         return True
+
+
+def _choose_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
+    """``names`` are IANA's; those of TLS 1.3 are always on, as in Go. Raises ConfigError for one that is unknown."""
+    chosen = []
+    for name in names:
+        if name in _TLS13:
+            continue
+        openssl = name.removeprefix("TLS_").replace("_WITH_", "_")
+        openssl = openssl.replace("AES_128", "AES128").replace("AES_256", "AES256").replace("_", "-")
+        openssl = openssl.replace("-CBC-SHA", "-SHA").replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
+        chosen.append(openssl.removeprefix("RSA-") if openssl.startswith("RSA-AES") else openssl)
+    for name, openssl in zip((name for name in names if name not in _TLS13), chosen, strict=True):
+        try:
+            context.set_ciphers(openssl)
+        except ssl.SSLError as error:
+            raise ConfigError("--tls-cipher-suites", f"{name} not supported or doesn't exist") from error
+    if chosen:
+        context.set_ciphers(":".join(chosen))
 
 
 def _load_self_signed(context: ssl.SSLContext) -> None:

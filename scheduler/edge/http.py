@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -16,9 +16,11 @@ from aiohttp import web
 
 from scheduler.edge.auth import Verdict
 from scheduler.edge.certificates import ServingCertificate
+from scheduler.edge.pages import DebugPages
 from scheduler.errors import ConfigError
 
 PORT = 10259
+ALWAYS_ALLOWED = ("/healthz", "/readyz", "/livez")
 RELOAD_S = 60.0
 
 Check = Callable[[], str]
@@ -41,7 +43,9 @@ class HealthServer:
     """HTTPS on ``port`` (0: any free one; whether to serve at all is the caller's choice).
 
     ``checks`` per endpoint ("livez", "readyz", "healthz"): name to check, in the order they are listed. ``metrics``
-    renders text and content type. ``authorizer`` None: only loopback may read. ``certificate`` None: plain HTTP.
+    renders text and content type, ``pod_resources`` those of /metrics/resources. ``pages``: /statusz and /flagz, with
+    ``debugging`` /debug/flags/v too. ``always_allowed``: paths for everybody. ``authorizer`` None: only loopback may
+    read. ``certificate`` None: plain HTTP.
     """
 
     def __init__(
@@ -54,11 +58,18 @@ class HealthServer:
         certificate: ServingCertificate | None = None,
         authorizer: Authorizes | None = None,
         configuration: Callable[[], object] | None = None,
+        pod_resources: Callable[[], tuple[bytes, str]] | None = None,
+        pages: DebugPages | None = None,
+        debugging: bool = False,
+        always_allowed: Sequence[str] = ALWAYS_ALLOWED,
+        reuse_port: bool = False,
         on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._checks, self._metrics = checks, metrics
         self._host, self._port, self._certificate = host, port, certificate
         self._authorizer, self._configuration, self._on_trouble = authorizer, configuration, on_trouble
+        self._pod_resources, self._pages, self._debugging = pod_resources, pages, debugging
+        self._always_allowed, self._reuse_port = tuple(always_allowed), reuse_port
         self._runner: web.AppRunner | None = None
         self._reloader: asyncio.Task[None] | None = None
 
@@ -70,10 +81,19 @@ class HealthServer:
             app.router.add_get(f"/{endpoint}/{{check}}", self._health)
         app.router.add_get("/metrics", self._serve_metrics)
         app.router.add_get("/configz", self._serve_configuration)
+        if self._pod_resources is not None:
+            app.router.add_get("/metrics/resources", self._serve_pod_resources)
+        if self._pages is not None:
+            app.router.add_get("/statusz", self._serve_page)
+            app.router.add_get("/flagz", self._serve_page)
+            if self._debugging:
+                app.router.add_route("*", "/debug/flags/v", self._serve_page)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         context = self._certificate.context if self._certificate is not None else None
-        site = web.TCPSite(self._runner, self._host or None, self._port, ssl_context=context)
+        site = web.TCPSite(
+            self._runner, self._host or None, self._port, ssl_context=context, reuse_port=self._reuse_port
+        )
         try:
             await site.start()
         except OSError as error:
@@ -99,6 +119,9 @@ class HealthServer:
                 self._on_trouble(f"the old certificate stays in use: {error}")
 
     async def _health(self, request: web.Request) -> web.Response:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
         endpoint = request.path.split("/")[1]
         checks = self._checks[endpoint]
         single = request.match_info.get("check")
@@ -130,6 +153,25 @@ class HealthServer:
         body, content_type = self._metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
+    async def _serve_pod_resources(self, request: web.Request) -> web.Response:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        assert self._pod_resources is not None  # else the path is not served
+        body, content_type = self._pod_resources()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _serve_page(self, request: web.Request) -> web.Response:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        assert self._pages is not None  # else the paths are not served
+        if request.path == "/statusz":
+            return self._pages.statusz(request)
+        if request.path == "/flagz":
+            return self._pages.flagz(request)
+        return await self._pages.verbosity(request)
+
     async def _serve_configuration(self, request: web.Request) -> web.Response:
         refusal = await self._refusal(request)
         if refusal is not None:
@@ -141,7 +183,7 @@ class HealthServer:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         """None for who may read, else the answer for who may not."""
-        if _near(request):
+        if _near(request) or self._open_to_all(request.path):
             return None
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         verdict: Verdict = "unauthenticated"
@@ -154,6 +196,15 @@ class HealthServer:
         if verdict == "forbidden":
             return web.Response(status=403, text=f"forbidden: {request.path}\n")
         return web.Response(status=503, text="the API server could not be asked\n")
+
+    def _open_to_all(self, path: str) -> bool:
+        """A path ending in ``*`` stands for all that begin like it."""
+        for allowed in self._always_allowed:
+            if path == allowed or (allowed.endswith("*") and path.startswith(allowed[:-1])):
+                return True
+            if allowed.lstrip("/") in self._checks and path.startswith(allowed + "/"):
+                return True  # a single check says less than all of them
+        return False
 
 
 def _run(check: Check) -> str:

@@ -22,6 +22,24 @@ Format = Literal["text", "json"]
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
+class _Threshold:
+    """The level below which lines are dropped. For the whole process, as the loggers are."""
+
+    level = logging.INFO
+
+
+def set_verbosity(verbosity: int) -> None:
+    """Change -v while running; loggers that exist already follow."""
+    _Threshold.level = logging.DEBUG if verbosity >= DETAIL_VERBOSITY else logging.INFO
+    logging.getLogger().setLevel(logging.DEBUG if verbosity >= FOREIGN_VERBOSITY else logging.WARNING)
+
+
+def _drop_below(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if method == "debug" and _Threshold.level > logging.DEBUG:
+        raise structlog.DropEvent
+    return event
+
+
 def _serialize(event: MutableMapping[str, Any], **_: Any) -> str:
     return _encoder.encode(event).decode()
 
@@ -29,8 +47,9 @@ def _serialize(event: MutableMapping[str, Any], **_: Any) -> str:
 def configure_logging(format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
     """Set up structlog and the standard logging module for this process. Colours only on a terminal."""
     target = stream if stream is not None else sys.stderr
-    level = logging.DEBUG if verbosity >= DETAIL_VERBOSITY else logging.INFO
+    set_verbosity(verbosity)
     shared: list[structlog.typing.Processor] = [
+        _drop_below,
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if format == "json" else "timestamp"),
@@ -41,11 +60,11 @@ def configure_logging(format: Format = "text", verbosity: int = 0, stream: TextI
     renderer = _renderer(format, target.isatty())
     structlog.configure(
         processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.WriteLoggerFactory(file=target),
         cache_logger_on_first_use=False,
     )
-    _configure_foreign(shared, renderer, target, verbosity)
+    _configure_foreign(shared[1:], renderer, target, verbosity)
 
 
 def _renderer(format: Format, colors: bool) -> structlog.typing.Processor:

@@ -48,7 +48,7 @@ def test_every_flag_is_documented() -> None:
     text = (ROOT / "docs/configuration.md").read_text()
     election = re.search(r"--leader-elect-\{(.*?)\}", text)
     assert election is not None
-    named = {f"--leader-elect-{name}" for name in election[1].split(",")} | set(re.findall(r"`(--?[a-z-]+)`", text))
+    named = {f"--leader-elect-{name}" for name in election[1].split(",")} | set(re.findall(r"`(--?[a-z0-9-]+)`", text))
     parser = Parser(prog="run")
     add_run_arguments(parser)
     flags = {action.option_strings[0] for action in parser._actions} - {"-h"}
