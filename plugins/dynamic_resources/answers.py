@@ -59,7 +59,7 @@ class Answers:
 
     def unknown(self, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """Which of ``rows`` must be asked."""
-        differ: NDArray[np.bool_] = self.static[rows] != nodes.static_versions[rows]
+        differ: NDArray[np.bool_] = self.static.take(rows) != nodes.static_versions.take(rows)
         return differ
 
     def keep(self, row: int, static_version: int, verdict: int, score: int) -> None:
@@ -69,16 +69,20 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Nodes of one attempt that have the same to allocate: places in the rows, what, and the answers kept for it."""
+    """Nodes of one attempt that have the same to allocate: places in the rows, what, and the answers kept for it.
 
-    places: Int64
+    All places are a slice: numpy then looks at the rows themselves instead of copying them.
+    """
+
+    places: Int64 | slice
     plan: Plan
     answers: Answers
 
     def unknown(self, nodes: NodeTable, rows: Rows) -> list[int]:
         """The places that must be asked, in row order."""
-        found: list[int] = self.places[self.answers.unknown(nodes, rows[self.places])].tolist()
-        return found
+        found = np.flatnonzero(self.answers.unknown(nodes, rows[self.places]))
+        places: list[int] = (found if isinstance(self.places, slice) else self.places[found]).tolist()
+        return places
 
 
 class AnswerCache:

@@ -59,7 +59,7 @@ class NodeSearches:
             if attempt.plan is None:
                 return []
             answers = self._answers.open(attempt.shape(), attempt.plan, cycle.state.devices, nodes)
-            return [Group(np.arange(len(rows)), attempt.plan, answers)]
+            return [Group(slice(None), attempt.plan, answers)]
         places: dict[Variant | None, list[int]] = {}
         variants = variants_of_rows(attempt.extended, nodes, rows, self._plan_with(cycle, attempt))
         for place, (row, variant) in enumerate(zip(rows.tolist(), variants, strict=True)):
@@ -87,9 +87,8 @@ class NodeSearches:
         unknown = [(place, group) for group in groups for place in group.unknown(nodes, rows)]
         if len(groups) > 1:
             unknown.sort(key=lambda entry: entry[0])
-        order = rows.tolist()
         # The table may change at each yield: node objects and versions are taken together beforehand.
-        asked = [(order[place], group) for place, group in unknown]
+        asked = [(int(rows[place]), group) for place, group in unknown]
         known = [(row, nodes.node(row), int(nodes.static_versions[row]), group) for row, group in asked]
         for row, node, version, group in known:
             allocation = self.allocation(cycle, group.plan, node)
