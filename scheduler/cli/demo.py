@@ -7,6 +7,7 @@ import asyncio
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,7 @@ async def _explain(world: DemoWorld) -> None:
         if row.node:
             continue
         print(f"$ dra-scheduler explain pod/{row.pod} -n {NAMESPACE}")
-        for line in explanation_lines(await world.why(NAMESPACE, row.pod), painter()):
+        for line in explanation_lines(await world.why(NAMESPACE, row.pod), time.time(), painter()):
             print(line)
     print(f"\n{WAITS} had to wait for the device of another Pod and was placed by itself when that one finished.")
 

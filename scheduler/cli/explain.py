@@ -46,7 +46,7 @@ def execute(arguments: Arguments) -> int:
     if arguments.output != "text":
         write_data(found, arguments.output)
     else:
-        for line in explanation_lines(found, painter()):
+        for line in explanation_lines(found, snapshot.now, painter()):
             print(line)
     return 2 if found.phase in ("waiting", "held back") else 0
 

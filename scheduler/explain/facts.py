@@ -79,6 +79,15 @@ class HeldClaim:
 
 
 @dataclass(slots=True)
+class ClaimUse:
+    """Who uses a claim that is in the way. ``gone``: Pods it is reserved for that do not exist; ``since``: RFC 3339."""
+
+    pods: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    since: str = ""
+
+
+@dataclass(slots=True)
 class ScoreRow:
     """One feasible node: total, and per plugin the score (0..100) that its weight multiplies."""
 
@@ -107,7 +116,7 @@ class Explanation:
     ``message``: what the PodScheduled condition says, in upstream's words. ``node``: where it is or would go;
     for a waiting Pod the node on which it may preempt others.
     ``culprit``: the plugin that holds it back, "" when nodes refuse it. ``users``: claim that is in the way → who uses
-    it and since when. ``caveats``: what the answer cannot know.
+    it. ``caveats``: what the answer cannot know.
     """
 
     pod: str
@@ -117,7 +126,7 @@ class Explanation:
     culprit: str = ""
     node: str = ""
     nodes: list[NodeGroup] = field(default_factory=list)
-    users: dict[str, str] = field(default_factory=dict)
+    users: dict[str, ClaimUse] = field(default_factory=dict)
     held: list[HeldClaim] = field(default_factory=list)
     scores: list[ScoreRow] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)

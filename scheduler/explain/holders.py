@@ -1,35 +1,45 @@
-"""Who uses a claim and since when, in words."""
+"""Who uses a claim and since when."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from scheduler.api.resource import ResourceClaim
 from scheduler.dra.claims import parse_time
+from scheduler.explain.facts import ClaimUse
 from scheduler.state.cluster import ClusterState
 
 
-def who_uses(state: ClusterState, claims: Iterable[str], now: float) -> dict[str, str]:
-    """Claim (``namespace/name``, those known) → ``pod default/x, for 3h``, sorted by name."""
+def who_uses(state: ClusterState, claims: Iterable[str]) -> dict[str, ClaimUse]:
+    """Who uses each of ``claims`` (``namespace/name``; unknown ones are left out), sorted by name."""
     found = ((key, state.devices.claims.get(key)) for key in sorted(claims))
-    return {key: _words(claim, state, now) for key, claim in found if claim is not None}
+    return {key: _use(claim, state) for key, claim in found if claim is not None}
 
 
-def _words(claim: ResourceClaim, state: ClusterState, now: float) -> str:
-    gone = f"{claim.metadata.namespace}/{{}}, which is gone"
-    known = [(user, state.pods.get(user.uid)) for user in claim.consumers]
-    users = [gone.format(user.name) if pod is None else pod.key for user, pod in known]
+def _use(claim: ResourceClaim, state: ClusterState) -> ClaimUse:
     allocation = claim.status.allocation
-    since = "" if allocation is None else age(allocation.allocationTimestamp, now)
+    use = ClaimUse(since=(allocation.allocationTimestamp or "") if allocation is not None else "")
+    for user in claim.consumers:
+        pod = state.pods.get(user.uid)
+        if pod is None:
+            use.gone.append(f"{claim.metadata.namespace}/{user.name}")
+        else:
+            use.pods.append(pod.key)
+    return use
+
+
+def use_words(use: ClaimUse, now: float) -> str:
+    """``pod default/x, for 3h``. ``now``: Unix seconds."""
+    users = [*use.pods, *(f"{name}, which is gone" for name in use.gone)]
+    since = age(use.since, now)
     return ", ".join(part for part in (_users(users), f"for {since}" if since else "") if part)
 
 
-def _users(users: Iterable[str]) -> str:
-    listed = list(users)
-    if not listed:
+def _users(users: Sequence[str]) -> str:
+    if not users:
         return "no Pod uses it"
-    more = f" and {len(listed) - 2} more" if len(listed) > 2 else ""
-    return f"{'pod' if len(listed) == 1 else 'pods'} {', '.join(listed[:2])}{more}"
+    more = f" and {len(users) - 2} more" if len(users) > 2 else ""
+    return f"{'pod' if len(users) == 1 else 'pods'} {', '.join(users[:2])}{more}"
 
 
 def age(timestamp: str | None, now: float) -> str:

@@ -120,7 +120,7 @@ def _note_nodes(found: Explanation, profile: Profile, pod: Pod, state: ClusterSt
         _node_group(state.nodes.name_of(row), verdicts.get(state.nodes.name_of(row), []), profile, cycle)
         for row in order.tolist()
     )
-    found.users = who_uses(state, holders_in(found.nodes), now)
+    found.users = who_uses(state, holders_in(found.nodes))
 
 
 def _note_verdicts(verdicts: dict[str, list[Verdict]], alone: Profile, cycle: Cycle, rows: Rows) -> None:

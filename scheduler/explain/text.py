@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from scheduler.explain.facts import ClaimReport, DeviceGroup, Explanation, HeldClaim, NodeGroup, RequestReport
+from scheduler.explain.holders import use_words
 from scheduler.explain.trees import THIS_POD
 
 Paint = Callable[[str, str], str]
@@ -24,8 +25,8 @@ def plain(style: str, text: str) -> str:
     return text
 
 
-def explanation_lines(found: Explanation, paint: Paint = plain) -> Iterator[str]:
-    """The whole explanation."""
+def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> Iterator[str]:
+    """The whole explanation. ``now``: Unix seconds, for ages."""
     phase = _PHASES[found.phase]
     style = "good" if found.phase in ("fits", "scheduled") else "bad"
     where = f" on node {found.node}" if found.node and found.phase == "scheduled" else ""
@@ -41,10 +42,11 @@ def explanation_lines(found: Explanation, paint: Paint = plain) -> Iterator[str]
     for claim in found.held:
         yield from _held_lines(claim, paint)
     if found.nodes:
+        who = {claim: use_words(use, now) for claim, use in found.users.items()}
         yield ""
         yield paint("title", "Nodes")
         for group in found.nodes:
-            yield from _node_lines(group, found.users, paint)
+            yield from _node_lines(group, who, paint)
     if found.scores:
         yield ""
         yield from _score_lines(found, paint)

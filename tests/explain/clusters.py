@@ -32,7 +32,7 @@ def explained(
     if hints:
         find_hints(profile, pod, snap.state, snap.now, found)
     snap.state.verify()
-    return found, "\n".join(explanation_lines(found))
+    return found, "\n".join(explanation_lines(found, snap.now))
 
 
 def device(name: str, model: str = "A100", memory: str = "40Gi", **more: Any) -> Object:
