@@ -14,6 +14,7 @@ from tests.plugins import preemption_cases, schedule_cases, topology_cases
 from tests.plugins.volume_cases import VolumeCases
 
 Json = dict[str, Any]
+_ADDRESSES = ("0.0.0.0", "127.0.0.1", "10.0.0.1")
 # Topic -> how many of 100 cases.
 SHARES = {
     "basic": 18,
@@ -22,11 +23,11 @@ SHARES = {
     "preemption": 12,
     "twins": 10,
     "devices": 10,
-    "pools": 20,
+    "pools": 32,
     "volumes": 42,
     "mixed": 6,
 }
-_SCARCE = ("ephemeral-storage", "example.com/gpu", "vendor.io/nic")
+_SCARCE = ("ephemeral-storage", "example.com/gpu", "vendor.io/nic", "memory")
 
 
 def schedule_case_stream(seed: int, count: int) -> Iterator[Json]:
@@ -63,7 +64,7 @@ class Source:
         pick = self.random
         topic = pick.choices(tuple(self.shares), tuple(self.shares.values()))[0]
         case = self._topics[topic](f"{topic}-{name}")
-        if pick.random() < 0.55:
+        if pick.random() < 0.65:
             self._touch(case)
         return case
 
@@ -78,12 +79,15 @@ class Source:
             (self._overhead, 4),
             (self._never, 3),
             (self._features, 5),
-            (self._cordon, 3),
+            (self._cordon, 5),
+            (self._sidecar, 3),
+            (self._port, 5),
+            (self._nominate, 4),
             (self._whole, 3),
             (self._arguments, 8),
-            (self._disk, 5),
+            (self._disk, 7),
             (self._mounted, 9),
-            (self._stores, 6),
+            (self._stores, 8),
         )
         chosen = self.random.choices([touch for touch, _ in touches], [share for _, share in touches])[0]
         chosen(case)
@@ -117,7 +121,7 @@ class Source:
         pick = self.random
         name = pick.choice(_SCARCE)
         for node in _nodes(case):
-            node["status"]["allocatable"][name] = pick.choice(("0", "1", "100Gi", "100Gi"))
+            node["status"]["allocatable"][name] = pick.choice(("0", "1", "1000Gi", "1000Gi"))
         requests = case["pod"]["spec"]["containers"][0].setdefault("resources", {}).setdefault("requests", {})
         requests[name] = pick.choice(("1", "2", "3"))
 
@@ -141,6 +145,31 @@ class Source:
         for node in _nodes(case):
             if self.random.random() < 0.4:
                 node.setdefault("spec", {})["unschedulable"] = True
+
+    def _sidecar(self, case: Json) -> None:
+        requests = {"cpu": self.random.choice(("100m", "2"))}
+        sidecar = {"name": "side", "image": "i", "restartPolicy": "Always", "resources": {"requests": requests}}
+        spec = case["pod"]["spec"]
+        spec["initContainers"] = [*spec.get("initContainers", ()), sidecar]
+
+    def _port(self, case: Json) -> None:
+        """A port of the host that the Pod wants and some placed Pods have."""
+        wanted = {"containerPort": 80, "hostPort": 8088, "protocol": "TCP", "hostIP": self.random.choice(_ADDRESSES)}
+        case["pod"]["spec"]["containers"][0]["ports"] = [wanted]
+        taken: set[str] = set()
+        for pod in self._some_placed(case):
+            if pod["spec"]["nodeName"] not in taken:
+                taken.add(pod["spec"]["nodeName"])
+                pod["spec"]["containers"][0]["ports"] = [{**wanted, "hostIP": self.random.choice(_ADDRESSES)}]
+
+    def _nominate(self, case: Json) -> None:
+        """A Pod that waits for room on one of the nodes."""
+        if _nodes(case):
+            node = self.random.choice(_nodes(case))["metadata"]["name"]
+            pod = self._neighbour("awaited", "")
+            pod["spec"]["priority"] = self.random.choice((0, 10))
+            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = self.random.choice(("1", "30"))
+            case["objects"].append({**pod, "status": {"nominatedNodeName": node}})
 
     def _whole(self, case: Json) -> None:
         """Requests for the Pod as a whole."""
@@ -169,7 +198,9 @@ class Source:
         claim["spec"]["resources"] = {"requests": {"storage": "1Gi"}}
         volume = _persistent("PersistentVolume", "pv-one", {"accessModes": [mode], "capacity": {"storage": "1Gi"}})
         volume["spec"]["claimRef"] = {"namespace": namespace, "name": "one", "uid": "one"}
-        kind = pick.choice(("driver", "zone"))
+        # Of several drivers that are missing, upstream names a random one.
+        foreign = any(item["kind"] == "CSIDriver" for item in case["objects"])
+        kind = "zone" if foreign else pick.choice(("driver", "zone"))
         if kind == "driver":
             volume["spec"]["csi"] = {"driver": "one.csi.io", "volumeHandle": "one"}
             case["objects"].append(_storage("CSIDriver", "one.csi.io", {"preventPodSchedulingIfMissing": True}))
@@ -188,13 +219,21 @@ class Source:
                 pod["spec"]["volumes"] = [*pod["spec"].get("volumes", ()), use]
 
     def _stores(self, case: Json) -> None:
-        """Local volumes of several sizes on some nodes, and a claim that waits for its first Pod."""
+        """Local volumes of several sizes, or room for new ones, on some nodes; a claim that waits for its first Pod."""
         pick = self.random
+        made = pick.random() < 0.4
         local = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+        if made:
+            local["provisioner"] = "made.csi.io"
         objects = [{**_storage("StorageClass", "local", {}), **local}]
         del objects[0]["spec"]
+        if made:
+            objects.append(_storage("CSIDriver", "made.csi.io", {"storageCapacity": True}))
         for node in _nodes(case):
             here = node["metadata"]["name"]
+            if made:
+                objects.append(_stock(here, pick.choice(("1Gi", "4Gi", "40Gi"))))
+                continue
             host = [{"key": "kubernetes.io/hostname", "operator": "In", "values": [here]}]
             for number in range(pick.choice((0, 1, 2, 3))):
                 volume = _persistent("PersistentVolume", f"pv-{here}-{number}", {"storageClassName": "local"})
@@ -288,6 +327,14 @@ def _persistent(kind: str, name: str, spec: Json) -> Json:
 
 def _storage(kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": {"name": name, "uid": name}, "spec": spec}
+
+
+def _stock(node: str, capacity: str) -> Json:
+    stock = _storage("CSIStorageCapacity", f"room-{node}", {})
+    del stock["spec"]
+    stock["metadata"]["namespace"] = "default"
+    topology = {"matchLabels": {"kubernetes.io/hostname": node}}
+    return {**stock, "storageClassName": "local", "capacity": capacity, "nodeTopology": topology}
 
 
 def _nodes(case: Json) -> list[Json]:
