@@ -60,7 +60,7 @@ class Cases:
         pick, version = self.random, "resource.k8s.io/v1"
         selectors = [{"cel": {"expression": "device.attributes['d.io'].size > 1"}}] if self.chance(0.6) else []
         self.selecting = bool(selectors)
-        spec = {"extendedResourceName": "served.io/dev", "selectors": selectors}
+        spec: Json = {"extendedResourceName": "served.io/dev", "selectors": selectors}
         objects: list[Json] = [
             {"apiVersion": version, "kind": "DeviceClass", "metadata": {"name": "served"}, "spec": spec}
         ]

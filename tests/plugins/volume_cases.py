@@ -295,7 +295,7 @@ class VolumeCases:
 
     def disk(self) -> Json:
         read_only = self.chance(0.4)
-        return self.pick(
+        chosen: Json = self.pick(
             {"gcePersistentDisk": {"pdName": self.pick("d1", "d2"), "readOnly": read_only}},
             {"awsElasticBlockStore": {"volumeID": self.pick("vol-1", "aws://z1/vol-00000002"), "readOnly": read_only}},
             {
@@ -317,6 +317,7 @@ class VolumeCases:
             {"cinder": {"volumeID": self.pick("c1", "c2")}},
             {"portworxVolume": {"volumeID": self.pick("p1", "p2")}},
         )
+        return chosen
 
     def pod(self, name: str, node: str) -> Json:
         volumes: list[Json] = []
