@@ -170,3 +170,24 @@ def test_a_score_that_failed_once_is_asked_for_anew() -> None:
     plugin.score = good  # type: ignore[method-assign]  # over now
     assert score_all(profile, state) == [10, 10]
     profile.classes.verify(state)
+
+
+class Various(Kept):
+    """A verdict of its own for every few rows."""
+
+    name = "Various"
+
+    def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Any:
+        texts = [f"reason {row * 7 % 20 // 2}" for row in rows.tolist()]
+        return np.asarray([self.verdicts.intern(Code.UNSCHEDULABLE, (text,)) for text in texts], np.int64)
+
+
+def test_many_verdicts_come_in_order_of_their_first_node() -> None:
+    """However many there are; each row is told once."""
+    state = state_of(*(f"n{number}" for number in range(20)))
+    rejected = filter_all(profile_of(Various()), state).rejected
+    firsts = [int(rows[0]) for _, rows in rejected]
+    order = state.nodes.order().tolist()
+    assert [order.index(row) for row in firsts] == sorted(order.index(row) for row in firsts)
+    assert sorted(row for _, rows in rejected for row in rows.tolist()) == sorted(order)
+    assert len(rejected) == 10
