@@ -6,6 +6,7 @@ from plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from plugins.default_binder import DefaultBinder
 from plugins.default_preemption import DefaultPreemption
 from plugins.dynamic_resources import DynamicResources
+from plugins.gang_scheduling import GangScheduling
 from plugins.image_locality import ImageLocality
 from plugins.inter_pod_affinity import InterPodAffinity
 from plugins.node_affinity import NodeAffinity
@@ -47,3 +48,6 @@ DEFAULT_PLUGINS: dict[str, PluginFactory] = {
     "DefaultBinder": DefaultBinder,
     "NodeDeclaredFeatures": NodeDeclaredFeatures,
 }
+
+GATED_PLUGINS: dict[str, PluginFactory] = {"GangScheduling": GangScheduling}
+"""Plugins that a feature gate adds to the defaults; a profile that names one gets one that does nothing without it."""

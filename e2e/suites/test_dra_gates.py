@@ -118,7 +118,7 @@ async def node_allocatable_resources(cluster: Cluster) -> None:
 
 
 async def pod_group_claims(cluster: Cluster) -> None:
-    """All Pods of a group use the one claim made for it, reserved for the group; gang scheduling is refused by name."""
+    """All Pods of a group use the one claim made for it, reserved for the group; a gang waits for its members."""
     await cluster.node("team", device("gpu-0"))
     await cluster.api.create(CLAIM_TEMPLATES, claim_template("team", exactly(CLASS)), NS)
     entry = {"name": "gpu", "resourceClaimTemplateName": "team"}
@@ -135,7 +135,7 @@ async def pod_group_claims(cluster: Cluster) -> None:
     (consumer,) = found["status"]["reservedFor"]
     assert (consumer["apiGroup"], consumer["resource"], consumer["name"]) == ("scheduling.k8s.io", "podgroups", "team")
     await cluster.pod("ganged", schedulingGroup={"podGroupName": "gang"}, nodeSelector=on)
-    await cluster.refused("ganged", "needs the PodGroup cycle of the feature gate GenericWorkload")
+    await cluster.refused("ganged", "waiting for minCount pods from a gang to appear in scheduling queue")
 
 
 async def test_features_behind_gates(cluster: Cluster) -> None:

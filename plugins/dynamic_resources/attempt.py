@@ -28,12 +28,13 @@ from scheduler.state.nodes import NodeTable
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claim that has its allocation already: where it can be used."""
+    """A claim that has its allocation already: where it can be used. ``pending``: promised, not written yet."""
 
     claim: ResourceClaim
     selector: NodeSelector | None
     needs_feature: bool
     broken: bool
+    pending: bool = False
 
     def available_rows(self, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """``available`` for many nodes; almost all allocations are pinned to one node, which costs one comparison."""
@@ -135,7 +136,7 @@ def check_requests(claim: ResourceClaim, classes: ClassStore, features: Features
     return None
 
 
-def hold(claim: ResourceClaim, broken: bool) -> Held | Status:
+def hold(claim: ResourceClaim, broken: bool, pending: bool = False) -> Held | Status:
     """An allocated claim as the filter needs it; an Error status when its node selector does not parse."""
     allocation = claim.status.allocation
     assert allocation is not None
@@ -146,7 +147,7 @@ def hold(claim: ResourceClaim, broken: bool) -> Held | Status:
         except SelectorError as problem:
             return error(str(problem))
     needs_feature = any(result.skipNodeOperations for result in allocation.devices.results)
-    return Held(claim, selector, needs_feature, broken)
+    return Held(claim, selector, needs_feature, broken, pending)
 
 
 def check_room(attempt: ClaimsOfPod, claim: ResourceClaim, pod: Pod) -> Status | None:

@@ -1,10 +1,12 @@
-"""A Pod's group in one attempt: which of its claims are reserved for the group, and what is refused.
+"""A Pod's group in one attempt: which of its claims are reserved for the group, which are shared before they are
+written.
 
-Source: kube-scheduler 1.37 with GenericWorkload and DRAWorkloadResourceClaims (dra spec 20). Pods are decided one by
-one here: a group that wants all of its Pods placed or none needs upstream's PodGroup cycle, which is not built.
+Source: kube-scheduler 1.37 with GenericWorkload and DRAWorkloadResourceClaims (dra spec 20).
 """
 
 from __future__ import annotations
+
+import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.podgroups import PodGroup
@@ -25,12 +27,15 @@ def find_group(cycle: Cycle, features: Features) -> PodGroup | Status | None:
     group = cycle.state.pod_groups.get(namespace, name)
     if group is None:
         return unresolvable(f'could not find PodGroup "{namespace}/{name}"')
-    if group.spec.schedulingPolicy.gang is not None:
-        return unresolvable(
-            f"PodGroup {namespace}/{name} asks for gang scheduling, which needs the PodGroup cycle of the feature gate "
-            "GenericWorkload: it is not built in dra-scheduler"
-        )
     return group
+
+
+def pending_here(state: ClusterState, claim: ResourceClaim) -> ResourceClaim | None:
+    """The claim as an earlier member of the same PodGroup cycle will have it written, None when no one promised it."""
+    flying = state.devices.ledger.in_flight(claim.uid)
+    if flying is None or not state.pod_groups.promised_here(claim.uid):
+        return None
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, allocation=flying))
 
 
 def held_by_idle_group(state: ClusterState, claim: ResourceClaim, pod: Pod, group: PodGroup | None) -> bool:

@@ -13,7 +13,7 @@ from plugins.dynamic_resources import node_resources
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
 from plugins.dynamic_resources.binding import binding_wait
 from plugins.dynamic_resources.extended import creation, find_extended
-from plugins.dynamic_resources.groups import find_group, held_by_idle_group
+from plugins.dynamic_resources.groups import find_group, held_by_idle_group, pending_here
 from plugins.dynamic_resources.hints import registrations
 from plugins.dynamic_resources.scoring import raw_score
 from plugins.dynamic_resources.searching import NAME, STEPS_PER_S, NodeSearches
@@ -101,6 +101,13 @@ class DynamicResources:
                 return held
             attempt.held.append(held)
             return None
+        promised = pending_here(cycle.state, claim)
+        if promised is not None:
+            shared = hold(promised, False, pending=True)
+            if isinstance(shared, Status):
+                return shared
+            attempt.held.append(shared)
+            return None
         if devices.ledger.in_flight(claim.uid) is not None:
             return unresolvable(f"resource claim {claim.key} is in the process of being allocated")
         attempt.open.append(claim)
@@ -126,7 +133,9 @@ class DynamicResources:
         unavailable = np.zeros(len(rows), dtype=np.bool_)
         for held in attempt.held:
             here = held.available_rows(nodes, rows)
-            if not here.all():
+            if not here.all() and held.pending:
+                unavailable |= ~here
+            elif not here.all():
                 # Remembered even where the other claims find no devices, so that PostFilter can free them.
                 attempt.unavailable[held.claim.uid] = held.claim
                 unavailable |= ~here
@@ -195,6 +204,11 @@ class DynamicResources:
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         if attempt is None:
             return SUCCESS
+        for held in attempt.held:
+            allocation = held.claim.status.allocation
+            if held.pending and allocation is not None:
+                cycle.state.devices.ledger.set_in_flight(held.claim.uid, held.claim.key, allocation)
+                attempt.reserved[held.claim.uid] = allocation
         if attempt.open_on(node):
             failure = self._promise(cycle, attempt, node)
             if failure is not None:
@@ -211,6 +225,7 @@ class DynamicResources:
         for claim, result in zip(attempt.open_on(node), allocation.results(self._new_id), strict=True):
             ledger.set_in_flight(claim.uid, claim.key, result)
             attempt.reserved[claim.uid] = result
+            cycle.state.pod_groups.note_promised(claim.uid)
         special = attempt.special.get(node)
         if special is not None:
             cycle.state.devices.promise_special(cycle.pod.uid, special.claim)

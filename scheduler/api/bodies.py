@@ -15,6 +15,7 @@ import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.kinds import Kind
+from scheduler.api.meta import Condition
 from scheduler.api.resource import FINALIZER, AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.api.versions import claim_spec
 
@@ -154,6 +155,26 @@ def pod_disruption_patch(pod: Pod, reason: str, message: str, transition_time: s
     if pod.metadata.generation:
         condition["observedGeneration"] = pod.metadata.generation
     return _encode({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}})
+
+
+def pod_group_condition_patch(
+    uid: str, condition: Condition, transition_time: str | None, generation: int = 0
+) -> bytes:
+    """Strategic merge patch of a PodGroup's status: one condition.
+
+    ``transition_time`` (RFC 3339) is given only when the condition's status changes.
+    """
+    entry: dict[str, Any] = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if generation:
+        entry["observedGeneration"] = generation
+    if transition_time is not None:
+        entry["lastTransitionTime"] = transition_time
+    return _encode({"metadata": {"uid": uid}, "status": {"conditions": [entry]}})
 
 
 def pod_nomination_patch(pod: Pod, node_name: str) -> bytes:

@@ -8,8 +8,9 @@ from typing import Any
 
 from scheduler.api.core import Pod
 from scheduler.app.registry import find_plugins, points
+from scheduler.config import PluginSet, SchedulerConfig, expand_profile
 from scheduler.config import Profile as ProfileConfig
-from scheduler.config import SchedulerConfig, expand_profile
+from scheduler.config.defaults import default_plugins
 from scheduler.dra.features import Features
 from scheduler.dra.limits import DeviceLimit
 from scheduler.edge.extenders import tls_context
@@ -58,7 +59,7 @@ def _build(
     features: Any,
     waiting_pods: WaitingPods,
 ) -> Profile:
-    expanded = expand_profile(profile, points(classes))
+    expanded = expand_profile(profile, points(classes), _defaults(features))
     prefix = f"initializing profiles: creating profile for scheduler name {profile.scheduler_name}: "
     built: dict[str, Any] = {}
     if "Partition" in expanded.names:
@@ -92,6 +93,11 @@ def _build(
         config.percentage_of_nodes_to_score if percentage is None else percentage,
     )
     return replace(made, extenders=in_order(config.extenders)) if config.extenders else made
+
+
+def _defaults(features: Any) -> PluginSet:
+    """What profiles start from, with the plugins of the gates that are on."""
+    return default_plugins({"GenericWorkload": getattr(features, "generic_workload", False)})
 
 
 def _limited(features: Any, partition: Mapping[str, Any]) -> Any:

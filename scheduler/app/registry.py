@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from plugins.registry import DEFAULT_PLUGINS, OWN_PLUGINS
+from plugins.registry import DEFAULT_PLUGINS, GATED_PLUGINS, OWN_PLUGINS
 from scheduler.errors import ConfigError
 from scheduler.framework.points import points_of
 
@@ -21,7 +21,7 @@ def find_plugins(names: Iterable[str]) -> dict[str, Any]:
     ``dra_scheduler.plugins``. Raises ConfigError with what went wrong while importing; a name nobody knows is left
     out, so that the profile's own check refuses it in kube-scheduler's words.
     """
-    found: dict[str, Any] = {**DEFAULT_PLUGINS, **OWN_PLUGINS}
+    found: dict[str, Any] = {**DEFAULT_PLUGINS, **GATED_PLUGINS, **OWN_PLUGINS}
     installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     for name in names:
         if name in found:

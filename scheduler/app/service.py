@@ -29,6 +29,8 @@ from scheduler.edge.commit import Committer
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.evict import Evictor
 from scheduler.edge.extenders import ExtenderClient
+from scheduler.edge.gangs import GroupCycles
+from scheduler.edge.group_status import GroupStatusWriter
 from scheduler.edge.loop import SchedulingLoop
 from scheduler.edge.pod_claims import PodClaims
 from scheduler.edge.reconcile import Reconciler
@@ -141,6 +143,10 @@ class Service:
             verify_caches=verify_caches,
         )
         self._wire_preemption(client, reports, clock)
+        self.group_status: GroupStatusWriter | None = None
+        if features.generic_workload:
+            self.group_status = GroupStatusWriter(client, on_trouble=self._trouble)
+            self.loop.groups = GroupCycles(self.loop, self.group_status)
         observer.on_gated = self.loop.note_gated
         self.reconciler = Reconciler(
             list(self.reflectors.values()),
@@ -200,7 +206,7 @@ class Service:
             kind,
             self,
             field_selector=PODS_SELECTOR if kind is POD else "",
-            optional=kind.name == DEVICE_TAINT_RULE.name,
+            optional=kind.name in (DEVICE_TAINT_RULE.name, POD_GROUP.name),
             on_bad_object=self._bad_object,
             on_trouble=self._trouble,
         )
@@ -264,9 +270,13 @@ class Service:
         if drain:
             await self.status.drain(DRAIN_TIMEOUT_S)
             await self.recorder.drain(DRAIN_TIMEOUT_S)
+            if self.group_status is not None:
+                await self.group_status.drain(DRAIN_TIMEOUT_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.group_status is not None:
+            await self.group_status.close()
         if self.extenders is not None:
             await self.extenders.close()
 

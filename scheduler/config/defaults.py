@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scheduler.config.model import PluginRef, PluginSet
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
@@ -37,7 +39,6 @@ NOT_BUILT_YET = frozenset(
     {
         # Off by default in kube-scheduler, behind feature gates.
         "DeferredPodScheduling",
-        "GangScheduling",
         "TopologyPlacementGenerator",
         "PodGroupPodsCount",
     }
@@ -48,3 +49,12 @@ REMOVED_IN_V1 = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEP
 
 DEFAULT_PLUGINS = PluginSet(tuple(ref for ref in UPSTREAM_PLUGINS if ref.name not in NOT_BUILT_YET))
 """What a profile's multiPoint starts from."""
+
+GATED_PLUGINS = (("GenericWorkload", PluginRef("GangScheduling")),)
+"""Gate → what it appends to the multiPoint list of every profile."""
+
+
+def default_plugins(gates: Mapping[str, bool]) -> PluginSet:
+    """DEFAULT_PLUGINS and those of the gates that are on."""
+    gated = tuple(ref for gate, ref in GATED_PLUGINS if gates.get(gate))
+    return PluginSet(DEFAULT_PLUGINS.enabled + gated, DEFAULT_PLUGINS.disabled)

@@ -86,7 +86,9 @@ def expand(sets: Mapping[str, PluginSet], implements: Mapping[str, Collection[st
     return ExpandedPlugins({point: points[point] for point in EXTENSION_POINTS}, weights)
 
 
-def expand_profile(profile: Profile, implements: Mapping[str, Collection[str]]) -> ExpandedPlugins:
+def expand_profile(
+    profile: Profile, implements: Mapping[str, Collection[str]], defaults: PluginSet = DEFAULT_PLUGINS
+) -> ExpandedPlugins:
     """``profile`` merged with the defaults and expanded. ``implements`` as in ``expand``.
 
     Raises ConfigError, prefixed as kube-scheduler does when a profile cannot be created; also for arguments of a
@@ -95,7 +97,7 @@ def expand_profile(profile: Profile, implements: Mapping[str, Collection[str]]) 
     name = go_quote(profile.scheduler_name)
     try:
         sets = {point: merge_plugins(_NOTHING, profile.plugins.get(point, _NOTHING)) for point in EXTENSION_POINTS}
-        sets[MULTI_POINT] = merge_plugins(DEFAULT_PLUGINS, profile.plugins.get(MULTI_POINT, _NOTHING))
+        sets[MULTI_POINT] = merge_plugins(defaults, profile.plugins.get(MULTI_POINT, _NOTHING))
         for plugin in profile.arguments:
             if plugin not in implements and plugin not in NOT_BUILT_YET:
                 raise ConfigError("", f"pluginConfig names {go_quote(plugin)}, which does not exist")

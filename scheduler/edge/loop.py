@@ -21,7 +21,7 @@ from scheduler.edge.commit import CommitOutcome, Committer, unreserved
 from scheduler.edge.overlaps import given_again
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
-from scheduler.framework.events import ClusterEvent
+from scheduler.framework.events import Action, ClusterEvent, Resource
 from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import call, run_reserve
@@ -65,6 +65,12 @@ class Reports(Protocol):
     def broken(self, where: str, error: BaseException) -> None: ...
 
 
+class Groups(Protocol):
+    """Who decides Pods that belong together; only there with the gate GenericWorkload."""
+
+    async def serve(self, queued: QueuedPod, profile: Profile, pod: Pod) -> bool: ...
+
+
 class SchedulingLoop:
     """Wires state, queue and profiles to a committer.
 
@@ -102,6 +108,7 @@ class SchedulingLoop:
         self._commits: set[asyncio.Task[None]] = set()
         self._commit_of: dict[str, asyncio.Task[None]] = {}
         self._rotations = {name: Rotation() for name in profiles}
+        self.groups: Groups | None = None
         self._running = self._stopping = False
         self._gated: dict[str, tuple[Status, float]] = {}
         self._gate_look_due = 0.0
@@ -171,6 +178,8 @@ class SchedulingLoop:
                 self.queue.update(old, new, now)
             else:
                 self.queue.add(new, now)
+                if self.groups is not None:  # the others of its group may have waited for it
+                    self.queue.move([ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD, None, new)], now)
         elif old is not None and was_waiting:
             self.queue.delete(old.uid)
             if new is None and old.status.nominatedNodeName:
@@ -280,16 +289,22 @@ class SchedulingLoop:
             self.queue.done(queued.uid)
             self.reports.deleting(pod)
             return
+        if self.groups is not None and await self.groups.serve(queued, profile, pod):
+            return
         try:
             decision = await self._decide(profile, pod, started)
             self.reports.decided(queued, decision, started, self.clock())
             if isinstance(decision, Placed):
                 self._reserve(queued, decision, started)
             else:
-                self._fail(queued, report_failure(decision), started)
+                self.fail(queued, report_failure(decision), started)
         except Exception as error:  # the loop never dies: an unforeseen error costs this Pod its attempt
             self.reports.broken(f"the attempt for pod {pod.key}", error)
-            self._fail(queued, bind_failure(f"{type(error).__name__}: {error}"), started)
+            self.fail(queued, bind_failure(f"{type(error).__name__}: {error}"), started)
+
+    def rotation(self, profile_name: str) -> Rotation:
+        """Where the next search of a profile starts."""
+        return self._rotations[profile_name]
 
     async def _decide(self, profile: Profile, pod: Pod, now: float) -> Decision:
         attempt = Attempt(profile, pod, self.state, now=now, rotation=self._rotations[profile.name])
@@ -319,6 +334,10 @@ class SchedulingLoop:
         if refusal is not None:
             self._unreserve(queued, placed, reserve_rejection(refusal), started)
             return
+        self.send(queued, placed, started)
+
+    def send(self, queued: QueuedPod, placed: Placed, started: float) -> None:
+        """Ask the Permit plugins about a Pod that is assumed and reserved, then commit it beside the loop."""
         try:
             permitted = run_permit(placed.profile, placed.cycle, placed.node, self.clock())
         except PluginError as error:
@@ -350,7 +369,7 @@ class SchedulingLoop:
             except PluginError as error:  # the others must still let go
                 self.reports.broken(f"giving back what was reserved for pod {placed.pod.key}", error)
         events = [*self.state.forget(placed.pod), *self.state.devices.released(promised)]
-        self._fail(queued, report, started)
+        self.fail(queued, report, started)
         self.queue.move(events, self.clock(), concerns=lambda pod: pod.uid != placed.pod.uid)
 
     async def _commit(
@@ -451,7 +470,7 @@ class SchedulingLoop:
         if outcome.gone:
             self.queue.done(queued.uid)
             return
-        self._fail(queued, bind_failure(outcome.text), started)
+        self.fail(queued, bind_failure(outcome.text), started)
 
     def _post_bind(self, placed: Placed) -> None:
         """PostBind plugins are told in order; nothing they do takes the Binding back."""
@@ -461,7 +480,7 @@ class SchedulingLoop:
             except PluginError as error:
                 self.reports.broken(f"PostBind for pod {placed.pod.key}", error)
 
-    def _fail(self, queued: QueuedPod, report: FailureReport, started: float) -> None:
+    def fail(self, queued: QueuedPod, report: FailureReport, started: float) -> None:
         """Requeue with the newest object and report (spec 6.2). A Pod that is gone or bound is not requeued."""
         now = self.clock()
         pod = self.state.pods.get(queued.uid)

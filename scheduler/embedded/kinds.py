@@ -133,6 +133,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("pc",),
         counts_generation=True,
     ),
+    Kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, True, counts_generation=True),
     Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, short_names=("sc",), returns_deleted=True),
     Kind("storage.k8s.io", "v1", "CSINode", "csinodes", False, returns_deleted=True),
     Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, returns_deleted=True),

@@ -25,7 +25,8 @@ class QueuedPod:
     Only the queue writes these fields. ``timestamp``: when last queued after an attempt (at first: when added).
     ``attempts`` counts pops. ``unschedulable_plugins`` and ``pending_plugins`` rejected the last attempt; both are
     empty after an internal error. ``gating_plugin`` is the plugin whose pre_enqueue holds the Pod back, "" when it is
-    not gated. ``backoff_expiration`` is a whole second, 0 without back-off.
+    not gated. ``backoff_expiration`` is a whole second, 0 without back-off. ``group_size``: Pods decided together
+    in the last attempt.
     """
 
     __slots__ = (
@@ -34,6 +35,7 @@ class QueuedPod:
         "consecutive_errors",
         "flush_timestamp",
         "gating_plugin",
+        "group_size",
         "initial_attempt_timestamp",
         "pending_plugins",
         "place",
@@ -55,6 +57,7 @@ class QueuedPod:
         self.unschedulable_plugins: frozenset[str] = frozenset()
         self.pending_plugins: frozenset[str] = frozenset()
         self.gating_plugin = ""
+        self.group_size = 1
         self.backoff_expiration = 0
         self.flush_timestamp = 0.0
         self.was_flushed = False

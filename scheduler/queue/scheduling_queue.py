@@ -136,12 +136,29 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._observer.incoming(Place.ACTIVE, POP_FROM_BACKOFF)
+        queued.group_size = 1
+        self._begin_attempt(queued)
+        return queued
+
+    def take(self, uids: Iterable[str]) -> list[QueuedPod]:
+        """Put those of ``uids`` in flight that wait for their turn, for a back-off or an event: the Pod just popped is
+        to be decided together with them. Gated Pods, and those in flight already, are left alone.
+        """
+        taken: list[QueuedPod] = []
+        for uid in uids:
+            queued = self._pods.get(uid)
+            if queued is not None and queued.place not in (Place.IN_FLIGHT, Place.NOWHERE) and not queued.gated:
+                self._take_out(queued)
+                self._begin_attempt(queued)
+                taken.append(queued)
+        return taken
+
+    def _begin_attempt(self, queued: QueuedPod) -> None:
         queued.place = Place.IN_FLIGHT
         queued.attempts += 1
         queued.unschedulable_plugins = queued.pending_plugins = frozenset()
         queued.gating_plugin = ""
         self._in_flight.add(queued)
-        return queued
 
     def done(self, uid: str) -> None:
         """The Pod's attempt ended without coming back: bound, gone, or another scheduler's. Repeating is harmless."""

@@ -126,6 +126,7 @@ class ClusterState:
         if new is None:
             return self._pod_gone(old) if old is not None else []
         self.pods[new.uid] = new
+        self.pod_groups.pod_seen(new)
         if not new.spec.nodeName:
             if new.uid not in self.placements:
                 before = old.status.nominatedNodeName if old is not None else ""
@@ -144,6 +145,7 @@ class ClusterState:
 
     def _pod_gone(self, pod: Pod) -> list[ClusterEvent]:
         self.pods.pop(pod.uid, None)
+        self.pod_groups.pod_gone(pod)
         self.nominator.forget(pod.uid)
         placement = self.placements.pop(pod.uid, None)
         if placement is None:
@@ -237,3 +239,5 @@ class ClusterState:
             known = self.pods.get(uid)
             if not placement.assumed and (known is None or known.spec.nodeName != placement.node):
                 raise InternalError(f"pod {placement.info.pod.key} is counted on node {placement.node} but not there")
+        for problem in self.pod_groups.problems(self.pods.values()):
+            raise InternalError(problem)

@@ -239,13 +239,13 @@ def test_leader_election_is_not_checked_when_off() -> None:
     ("body", "message"),
     [
         (
-            "profiles: [{plugins: {filter: {enabled: [{name: GangScheduling}]}}}]",
-            'profiles[0].plugins.filter.enabled[0].name: plugin "GangScheduling" of kube-scheduler is not built yet'
+            "profiles: [{plugins: {filter: {enabled: [{name: PodGroupPodsCount}]}}}]",
+            'profiles[0].plugins.filter.enabled[0].name: plugin "PodGroupPodsCount" of kube-scheduler is not built yet'
             " in dra-scheduler",
         ),
         (
-            "profiles: [{pluginConfig: [{name: GangScheduling, args: {x: 9}}]}]",
-            'profiles[0].pluginConfig[0].name: plugin "GangScheduling" of kube-scheduler is not built yet'
+            "profiles: [{pluginConfig: [{name: PodGroupPodsCount, args: {x: 9}}]}]",
+            'profiles[0].pluginConfig[0].name: plugin "PodGroupPodsCount" of kube-scheduler is not built yet'
             " in dra-scheduler",
         ),
         (

@@ -1,14 +1,13 @@
-"""Claims of PodGroups: for whom they are reserved, who may use them, what is refused."""
+"""Claims of PodGroups: for whom they are reserved, who may use them, who shares them."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
-import pytest
 
 from scheduler.api.core import Pod
-from scheduler.api.kinds import POD, RESOURCE_CLAIM
+from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.resource import ConsumerReference
 from scheduler.cycle.decision import Placed, Rejected
@@ -118,18 +117,39 @@ def test_a_group_that_is_not_there_is_waited_for() -> None:
     assert [r.hint for r in world.plugin.events() if r.resource == event.resource] == [None]
 
 
-@pytest.mark.parametrize("claims", [True, False])
-def test_gang_scheduling_is_refused_by_the_name_of_its_gate(claims: bool) -> None:
-    """All or nothing cannot be promised one by one, with claims or without."""
+def test_members_of_one_cycle_share_what_is_promised_and_let_go_one_by_one() -> None:
+    """The second member uses the claim on the first one's node, unwritten; the device is free when both have let go."""
     world = world_of(policy={"gang": {"minCount": 2}})
-    pod = member(world, "one")
-    if not claims:
-        spec = {"schedulingGroup": {"podGroupName": "g"}}
-        world.put(POD, {"metadata": {"name": "one", "namespace": "default"}, "spec": spec})
-        pod = world.state.pods["one"]
-    assert "gang scheduling, which needs the PodGroup cycle of the feature gate GenericWorkload" in refusal(
-        world.decide(pod)
+    groups, ledger = world.state.pod_groups, world.state.devices.ledger
+    groups.begin("default/g")
+    first = world.decide(member(world, "one"))
+    (write,) = steps(world, first)
+    second = world.decide(member(world, "two"))
+    assert isinstance(first, Placed)
+    assert isinstance(second, Placed)
+    assert second.node == first.node
+    (same,) = steps(world, second)
+    assert (same.allocation, same.consumer) == (write.allocation, write.consumer)
+    groups.end()
+    assert refusal(world.decide(member(world, "late"))) == (
+        "resource claim default/g-gpu is in the process of being allocated"
     )
+    world.plugin.unreserve(first.cycle, first.node)
+    assert ledger.in_flight("g-gpu") == write.allocation
+    world.plugin.unreserve(second.cycle, second.node)
+    assert ledger.state() == {}
+
+
+def test_a_promised_claim_that_fits_nowhere_is_not_given_back() -> None:
+    """It is in the way of the member on another node, but not PostFilter's to free: nothing is written yet."""
+    world = world_of(policy={"gang": {"minCount": 2}})
+    world.state.pod_groups.begin("default/g")
+    first = world.decide(member(world, "one"))
+    steps(world, first)
+    assert isinstance(first, Placed)
+    world.remove(NODE, first.node)
+    assert refusal(world.decide(member(world, "two"))) == "resourceclaim not available on the node"
+    assert world.done == []
 
 
 def test_an_idle_groups_claim_is_freed_when_it_is_in_the_way() -> None:
