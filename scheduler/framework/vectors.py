@@ -15,7 +15,7 @@ from scheduler.framework.runner import MAX_SCORE, Filtered, call, check_verdicts
 from scheduler.state.nodes import NodeTable
 from scheduler.state.podinfo import pod_info
 
-FEW_ROWS = 6
+FEW_ROWS = 12
 """So few rows are asked one by one where a plugin has the form for it: cheaper than columns of so few."""
 _SHIFT = 32
 _VERDICT = (1 << _SHIFT) - 1

@@ -20,6 +20,7 @@ from scheduler.config import load_config
 from scheduler.cycle.attempt import Attempt, Rotation, decide
 from scheduler.cycle.decision import Placed, Rejected
 from scheduler.errors import InternalError
+from scheduler.framework import vectors
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 
@@ -223,14 +224,16 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, min_size=5, max_size=40))
-def test_kept_answers_decide_as_fresh_ones(steps: list[tuple[Any, ...]]) -> None:
+@given(st.lists(STEPS, min_size=5, max_size=40), st.sampled_from([0, 2, vectors.FEW_ROWS]))
+def test_kept_answers_decide_as_fresh_ones(steps: list[tuple[Any, ...]], few_rows: int) -> None:
     """Node, totals, scores per plugin and rejections are those of a runner that keeps nothing, whatever happens."""
     world = World()
-    for name in ("n0", "n1", "n2"):
-        world.put_node(name, 0)
-    for step, *arguments in steps:
-        getattr(world, step)(*arguments)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors, "FEW_ROWS", few_rows)
+        for name in ("n0", "n1", "n2"):
+            world.put_node(name, 0)
+        for step, *arguments in steps:
+            getattr(world, step)(*arguments)
 
 
 def count_of(world: World, work: Callable[[], None]) -> int:
