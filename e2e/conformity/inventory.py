@@ -83,7 +83,7 @@ def _place(draw: Draw, spec: Json) -> None:
     """Give a slice its one kind of node data; a network device is reached by a selector."""
     kind = draw.randrange(100) if draw.has("placement") else 0
     if draw.has("network"):
-        kind = draw.of(55, 55, 60, 99)
+        kind = draw.of(55, 99, 99)
     if kind < 40:
         spec["nodeName"] = OTHER_NODE if draw.has("placement") and draw.chance(10) else NODE
     elif kind < 55:
@@ -97,7 +97,7 @@ def _place(draw: Draw, spec: Json) -> None:
 
 
 def _place_device(draw: Draw, device: Json) -> None:
-    kind = draw.randrange(4)
+    kind = 3 if draw.has("network") else draw.randrange(4)
     if kind == 0:
         device["nodeName"] = NODE if draw.chance(80) else OTHER_NODE
     elif kind == 1:
@@ -111,8 +111,11 @@ def _place_device(draw: Draw, device: Json) -> None:
 
 def _selector(draw: Draw) -> Json:
     """A node selector of one term that often matches."""
+    zones = [["z1", "z2"], ["z2", "z1"], ["z1"]]
+    if not draw.has("network"):
+        zones.append(["z2"])
     needs: list[Json] = [
-        {"key": "zone", "operator": "In", "values": draw.of(["z1"], ["z1", "z2"], ["z2", "z1"], ["z2"])},
+        {"key": "zone", "operator": "In", "values": draw.choice(zones)},
         {"key": "zone", "operator": "Exists"},
         {"key": "arch", "operator": "NotIn", "values": ["arm64"]},
         {"key": "cores", "operator": "Gt", "values": [draw.of("4", "16")]},

@@ -179,18 +179,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return self._colors[position], self._groups[position]",
         "return self._colors[position]",
     ),
-    Mutation(
-        "a failed claim says nothing about what comes after it",
-        _DRA + "search.py",
-        "self._signal = _Signal.NO if frame.kind is _Kind.CLAIM else signal",
-        "self._signal = signal",
-    ),
-    Mutation(
-        "a value that cannot be compared may come first",
-        _DRA + "pruning.py",
-        "return values + (state is None and bool(odd & candidates)) >= needed",
-        "return values >= needed",
-    ),
     # Constraints.
     Mutation(
         "a constraint broken in mode All is an error",
