@@ -5,6 +5,7 @@ Each topic has a generator of its own; a mixed case is one of each laid on top o
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -17,13 +18,13 @@ from tests.plugins.volume_cases import VolumeCases
 Json = dict[str, Any]
 # Topic -> weight.
 SHARES = {
-    "basic": 18,
+    "basic": 26,
     "topology": 33,
     "neighbours": 7,
     "preemption": 12,
-    "twins": 10,
+    "twins": 15,
     "devices": 10,
-    "pools": 32,
+    "pools": 36,
     "volumes": 42,
     "mixed": 6,
 }
@@ -111,7 +112,9 @@ class Source:
             for pod in pods:
                 own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid']}-{number}"}
                 metadata = {**pod["metadata"], **own, "labels": {**pod["metadata"].get("labels", {}), **label}}
-                objects.append({**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": twin}})
+                # A copy of its own: what is changed later in one must not change its twins.
+                spec = copy.deepcopy(pod["spec"])
+                objects.append({**pod, "metadata": metadata, "spec": {**spec, "nodeName": twin}})
         if self.random.random() < 0.7:
             others = [self._preemption.budget("guard")]
         return {**case, "objects": [*objects, *others]}

@@ -111,7 +111,7 @@ class PoolCases:
         names = [node["metadata"]["name"] for node in nodes]
         slices = [slice_ for name in names for slice_ in self._pool(name)]
         bare = self.plain and draw.chance(40)
-        asked = [] if bare else [self._claim(f"claim-{number}") for number in range(draw.of(1, 1, 2))]
+        asked = [] if bare else [self._claim(f"claim-{number}") for number in range(draw.of(1, 1, 1, 2))]
         held = [
             self._held(f"held-{place}", name) for place, name in enumerate(names) if draw.chance(40) and not self.plain
         ]
@@ -121,7 +121,7 @@ class PoolCases:
             if draw.chance(75):
                 terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [draw.of("z1", "z2")]}]}]
                 tied["status"]["allocation"]["nodeSelector"] = {"nodeSelectorTerms": terms}
-            own = [tied["metadata"]["name"]] if draw.chance(60) else [*own, tied["metadata"]["name"]]
+            own = [tied["metadata"]["name"]] if draw.chance(50) else [*own, tied["metadata"]["name"]]
         classes: list[Json] = [
             {"metadata": {"name": "big"}, "spec": {"selectors": [_kind("big")]}},
             {"metadata": {"name": "any"}, "spec": {"extendedResourceName": "example.com/any"}},

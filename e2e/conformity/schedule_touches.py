@@ -26,7 +26,7 @@ class Touches:
             (self._name_a_node, 4),
             (self._weigh, 6),
             (self._no_nodes, 1),
-            (self._scarce, 14),
+            (self._scarce, 18),
             (self._gate, 5),
             (self._overhead, 4),
             (self._never, 3),
