@@ -38,10 +38,11 @@ def execute(arguments: Arguments) -> int:
     objects = _load(Path(arguments.data))
     with tempfile.TemporaryFile("w") as quiet:
         configure_logging("text", stream=quiet)
+        caught: list[int] = []
         try:
-            return asyncio.run(_demo(objects, arguments.keep))
+            return asyncio.run(_demo(objects, arguments.keep, caught))
         except asyncio.CancelledError:
-            return 128 + signal.SIGTERM
+            return 128 + caught[0]
 
 
 def _load(folder: Path) -> list[dict[str, Any]]:
@@ -53,12 +54,20 @@ def _load(folder: Path) -> list[dict[str, Any]]:
     return [item for file in files for item in yaml.safe_load_all(file.read_text(encoding="utf-8")) if item]
 
 
-async def _demo(objects: list[dict[str, Any]], keep: bool) -> int:
+async def _demo(objects: list[dict[str, Any]], keep: bool, caught: list[int]) -> int:
     from scheduler.app.demo import demo_world
 
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # Ctrl-C does the same by itself
+    running = task
+
+    def end(number: int) -> None:
+        caught.append(number)
+        running.cancel()
+
+    # Both by hand: a process started in the background inherits SIGINT as ignored, and Ctrl-C would do nothing.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end, number)
     pods = [item for item in objects if item["kind"] == "Pod"]
     others = [item for item in objects if item["kind"] != "Pod"]
     count = {kind: sum(item["kind"] == kind for item in objects) for kind in ("Node", "ResourceSlice", "Pod")}
