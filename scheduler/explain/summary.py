@@ -23,7 +23,7 @@ PLUGIN = "DynamicResources"
 NODES_MAX = 8
 """Nodes whose devices are searched for a summary."""
 STEPS_MAX = 300
-"""Search steps per node."""
+"""Search steps per node at most."""
 KEPT_S = 1.0
 """How old a summary may be when the devices have changed since."""
 _SCAN_MAX = 64
@@ -77,7 +77,7 @@ def device_summary(profile: Profile, pod: Pod, state: ClusterState, now: float, 
     if plugin.pre_filter(cycle).status.code is not Code.SUCCESS:
         return ""
     nodes = _nodes_with_devices(state, nodes_max)
-    rejections = [one for node in nodes for one in plugin.device_reasons(cycle, node, STEPS_MAX)]
+    rejections = [one for node in nodes for one in plugin.device_reasons(cycle, node, _steps(state, node))]
     seen = sum(len(state.devices.slices.view(node).devices) for node in nodes)
     words = _words(rejections, _labels(pod, rejections), seen)
     if not words and nodes:
@@ -88,6 +88,11 @@ def device_summary(profile: Profile, pod: Pod, state: ClusterState, now: float, 
     total = len(state.nodes.order())
     where = "" if total == 1 else f" ({len(nodes)} of {total} nodes)"
     return f"Devices: {'; '.join(words)}{where}."
+
+
+def _steps(state: ClusterState, node: Node) -> int:
+    """Enough to meet every device a few times; what a longer search would find is for ``explain``."""
+    return min(STEPS_MAX, 16 + 4 * len(state.devices.slices.view(node).devices))
 
 
 def _nodes_with_devices(state: ClusterState, nodes_max: int) -> list[Node]:
