@@ -157,23 +157,17 @@ def pod_disruption_patch(pod: Pod, reason: str, message: str, transition_time: s
     return _encode({"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}})
 
 
-def pod_group_condition_patch(
-    uid: str, condition: Condition, transition_time: str | None, generation: int = 0
-) -> bytes:
-    """Strategic merge patch of a PodGroup's status: one condition.
-
-    ``transition_time`` (RFC 3339) is given only when the condition's status changes.
-    """
+def pod_group_condition_patch(uid: str, condition: Condition) -> bytes:
+    """Strategic merge patch of a PodGroup's status: one whole condition, its transition time included."""
     entry: dict[str, Any] = {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
-        "message": condition.message,
+        "message": condition.message,  # also when empty: an older one would stay
+        "lastTransitionTime": condition.lastTransitionTime,
     }
-    if generation:
-        entry["observedGeneration"] = generation
-    if transition_time is not None:
-        entry["lastTransitionTime"] = transition_time
+    if condition.observedGeneration is not None:
+        entry["observedGeneration"] = condition.observedGeneration
     return _encode({"metadata": {"uid": uid}, "status": {"conditions": [entry]}})
 
 

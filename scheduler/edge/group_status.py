@@ -10,10 +10,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 
+import msgspec
+
 from scheduler.api.bodies import STRATEGIC_MERGE_PATCH, pod_group_condition_patch
 from scheduler.api.meta import Condition
 from scheduler.api.podgroups import PodGroup
 from scheduler.edge.client import ApiClient
+from scheduler.edge.errors import NotFound
 from scheduler.edge.times import rfc3339_now
 from scheduler.errors import SchedulerError
 
@@ -40,7 +43,9 @@ class GroupStatusWriter:
     def set_condition(self, group: PodGroup, reason: str, message: str) -> None:
         """Wish the condition: True for SCHEDULED, False for the others. Call it in the event loop."""
         status = "True" if reason == SCHEDULED else "False"
-        wish = Condition(type=INITIALLY_SCHEDULED, status=status, reason=reason, message=message)
+        wish = Condition(
+            INITIALLY_SCHEDULED, status, reason, message, observedGeneration=group.metadata.generation or None
+        )
         known = self._known(group)
         if known is not None and (known.status == "True" or _says(known) == _says(wish)):
             self._wishes.pop(group.metadata.uid, None)
@@ -61,14 +66,17 @@ class GroupStatusWriter:
             uid = next(iter(self._wishes))
             group, wish = self._wishes.pop(uid)
             known = self._known(group)
-            changed = None if known is not None and known.status == wish.status else self._now()
+            same = known is not None and known.status == wish.status
+            since = known.lastTransitionTime if same and known is not None else None
+            wish = msgspec.structs.replace(wish, lastTransitionTime=since or self._now())
             path = (
                 f"/apis/scheduling.k8s.io/v1beta1/namespaces/{group.metadata.namespace}"
                 f"/podgroups/{group.metadata.name}/status"
             )
-            body = pod_group_condition_patch(uid, wish, changed, group.metadata.generation)
             try:
-                await self._client.call("PATCH", path, body, STRATEGIC_MERGE_PATCH)
+                await self._client.call("PATCH", path, pod_group_condition_patch(uid, wish), STRATEGIC_MERGE_PATCH)
+            except NotFound:
+                continue
             except SchedulerError as error:  # the group's next cycle says it again
                 self._on_trouble(f"the condition of PodGroup {group.metadata.key} was not written: {error}")
                 continue

@@ -48,6 +48,7 @@ _BY_KIND: dict[str, dict[str, str]] = {
     "Namespace": _CONDITIONS,
     "PersistentVolumeClaim": _CONDITIONS,
     "PodDisruptionBudget": _CONDITIONS,
+    "PodGroup": _CONDITIONS | {"status.resourceClaimStatuses": "name"},
     "Service": _CONDITIONS | {"spec.ports": "port"},
     "ServiceAccount": {"secrets": "name", "imagePullSecrets": "name"},
     "ReplicationController": _WORKLOAD,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from scheduler.embedded.faults import Action, Fault
 from tests.app.objects import Object, gpu_class, gpu_slice, node, pod
-from tests.app.race import PODS_PATH
+from tests.app.race import PODS_PATH, shown
 from tests.app.test_preemption import classes, events
 from tests.app.world import World, world
 
@@ -88,6 +89,9 @@ async def test_two_gangs_of_three_on_four_slots_end_with_one_whole_gang() -> Non
         await says(w, "b1", "0/4 nodes are available: 4 Insufficient cpu.")
         await says(w, "b2", f"pod group is unschedulable, {text}")
         assert w.service.state.assumed_count() == 0
+        await asyncio.sleep(0.3)
+        attempts = [queued["attempts"] for queued in w.service.queue.dump()]
+        assert attempts == [1, 1, 1], "what the gang gives back itself wakes nobody"
         for index in range(3):
             await w.call("DELETE", f"{PODS_PATH}/a{index}")
         await until_bound(w, "b0", "b1", "b2")
@@ -200,3 +204,31 @@ async def test_without_the_gate_groups_mean_nothing() -> None:
     async with world([node("n1", cpu="1"), group("g", 3)], CONFIG) as w:
         await w.call("POST", PODS_PATH, member("alone", "g"))
         await until_bound(w, "alone")
+
+
+async def test_a_member_whose_binding_fails_comes_back_to_its_gang() -> None:
+    """The others are bound and count, so it is tried again alone."""
+    fault = Fault(Action.ANSWER, verb="create", kind="pods", subresource="binding", name="p1", code=403, times=1)
+    async with world([node("n1"), group("g", 3)], CONFIG, faults=[fault], feature_gates=GATES) as w:
+        for index in range(3):
+            await w.call("POST", PODS_PATH, member(f"p{index}", "g"))
+        await until_bound(w, "p0", "p1", "p2")
+        assert fault.hits == 1
+        assert w.counts.seen["error"] == 1
+
+
+async def test_a_gang_next_to_ordinary_pods() -> None:
+    """Ordinary Pods take their places between gangs, never between a gang's members."""
+    nodes = [node(f"n{index}", cpu="2") for index in range(3)]
+    async with world([*nodes, group("g", 4)], CONFIG, feature_gates=GATES) as w:
+        for index in range(4):
+            await w.call("POST", PODS_PATH, member(f"p{index}", "g"))
+            await w.call("POST", PODS_PATH, pod(f"single{index}", cpu="1"))
+        await shown(lambda: w.counts.seen["unschedulable"] > 0)
+
+        async def settled() -> bool:
+            names = await w.bound()
+            members = sum(name.startswith("p") for name in names)
+            return (members, len(names) - members) in ((0, 4), (4, 2))
+
+        await w.until(settled, "the gang has its four slots and two are left, or it has none")
