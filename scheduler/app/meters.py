@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from scheduler.edge.metrics import Metrics
 from scheduler.queue.pod import Place
 from scheduler.queue.scheduling_queue import SchedulingQueue
@@ -62,6 +65,7 @@ class ServiceMeter:
     def preemption_ended(self, result: str, duration_s: float) -> None:
         """The background part of a preemption ended: success or error."""
         self._metrics.preemption_executions.labels(result).inc()
+        self._metrics.preemption_durations.labels(result).observe(duration_s)
 
     def claim_created(self, status: str) -> None:
         """A claim was created for a Pod's extended resources: success or failure."""
@@ -71,7 +75,8 @@ class ServiceMeter:
         """A Pod entered a queue."""
         label = _QUEUE_LABEL.get(place)
         if label is not None:
-            self._metrics.queue_incoming.labels(label, event_label).inc()
+            self._metrics.queue_incoming.add((label, event_label))
+            self._metrics.queue_incoming_entities.add((label, event_label, "pod"))
 
     def bad_object(self, kind: str) -> None:
         """An object could not be decoded."""
@@ -82,12 +87,26 @@ class ServiceMeter:
         self._metrics.repairs.labels(kind).inc(count)
 
 
-def refresh_gauges(metrics: Metrics, queue: SchedulingQueue, state: ClusterState, beat_age_s: float) -> None:
-    """Gauges are read off when somebody asks for the metrics."""
+def refresh_gauges(
+    metrics: Metrics,
+    queue: SchedulingQueue,
+    state: ClusterState,
+    beat_age_s: float,
+    operations: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """Gauges are read off when somebody asks for the metrics. ``operations``: work under way by upstream's name."""
     for name, count in queue.counts().items():
         metrics.pending_pods.labels(name).set(count)
         metrics.queued_entities.labels(name, "pod").set(count)
     metrics.cache_size.labels("nodes").set(len(state.nodes))
     metrics.cache_size.labels("pods").set(len(state.placements))
     metrics.cache_size.labels("assumed_pods").set(state.assumed_count())
+    metrics.unschedulable_pods.clear()
+    for (plugin, profile), count in queue.rejections().items():
+        metrics.unschedulable_pods.labels(plugin, profile).set(count)
+    metrics.inflight_events.clear()
+    for label, count in queue.in_flight_events().items():
+        metrics.inflight_events.labels(label).set(count)
+    for operation, count in operations.items():
+        metrics.goroutines.labels(operation).set(count)
     metrics.loop_age.set(beat_age_s)

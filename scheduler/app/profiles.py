@@ -20,7 +20,7 @@ from scheduler.framework.permit import WaitingPods
 from scheduler.framework.plugin import Handle
 from scheduler.framework.profile import Profile, build_profile
 from scheduler.framework.runner import answer_of, call
-from scheduler.framework.status import Status, error
+from scheduler.framework.status import Code, Status, error
 from scheduler.queue.hooks import ProfileHooks
 from scheduler.state.cluster import ClusterState
 
@@ -124,13 +124,16 @@ def _pre_enqueue(profile: Profile) -> Callable[[Pod, str | None], Status | None]
 
     def ask(pod: Pod, first: str | None) -> Status | None:
         plugins = sorted(profile.pre_enqueue, key=lambda plugin: plugin.name != first)
+        began = profile.timings.clock()
         for plugin in plugins:
             try:
                 status = answer_of(plugin, "PreEnqueue", Status, call(plugin, "PreEnqueue", plugin.pre_enqueue, pod))
             except (PluginError, SchedulerError) as problem:
                 status = error(str(problem))
             if status.code:
+                profile.timings.point("PreEnqueue", status.code.label, began)
                 return status.by(plugin.name)
+        profile.timings.point("PreEnqueue", Code.SUCCESS.label, began)
         return None
 
     return ask

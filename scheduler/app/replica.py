@@ -18,10 +18,12 @@ import uvloop
 
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
+from scheduler.app.measuring import Measuring
 from scheduler.app.meters import ServiceMeter, refresh_gauges
 from scheduler.app.profiles import check_config
 from scheduler.app.service import Service
 from scheduler.config import RunOptions
+from scheduler.config.gates import DEFAULT_GATES
 from scheduler.config.written import document
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.beat import Beat
@@ -50,7 +52,9 @@ class Replica:
         self.options, self.access, self.reviews = options, access, reviews
         self._started_s = time.time()
         self.log = get_logger("dra-scheduler")
-        self.metrics, self.beat = Metrics(), Beat()
+        self.metrics = Metrics(hidden=options.hidden_metrics, disabled=options.disabled_metrics)
+        self.metrics.gates({**DEFAULT_GATES, **options.feature_gates})
+        self.beat = Beat()
         self.host = socket.gethostname()
         self.elector = self._elector() if options.config.leader_election.leader_elect else None
         self._ended, self._leads = asyncio.Event(), asyncio.Event()
@@ -192,6 +196,7 @@ class Replica:
             verify_caches=options.verify_caches,
             max_unschedulable_s=options.pod_max_in_unschedulable_pods_s,
             kinds=kinds,
+            measuring=Measuring(self.metrics),
         )
 
     async def _serve(self, client: ApiClient, service: Service) -> HealthServer | None:
@@ -200,13 +205,12 @@ class Replica:
             return None
 
         def metrics() -> tuple[bytes, str]:
-            refresh_gauges(self.metrics, service.queue, service.state, self.beat.age_s())
+            operations = {"binding": service.loop.commit_count}
+            refresh_gauges(self.metrics, service.queue, service.state, self.beat.age_s(), operations)
             return self.metrics.render()
 
         serving = options.serving
-        pod_resources = PodResources(
-            service.state.pods.values, lambda: self.elector is None or self.elector.leading
-        )
+        pod_resources = PodResources(service.state.pods.values, lambda: self.elector is None or self.elector.leading)
         server = HealthServer(
             self._checks(service),
             metrics,

@@ -9,6 +9,7 @@ import asyncio
 import gc
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler.api.changes import Change
@@ -19,6 +20,7 @@ from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.storage import STORAGE_KINDS
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
+from scheduler.app.measuring import Measuring
 from scheduler.app.profiles import build_profiles, queue_hooks
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
@@ -57,12 +59,19 @@ GC_THRESHOLDS = (50_000, 20, 50)
 class _Observer(QueueObserver):
     """Passes on what the queue tells."""
 
-    def __init__(self, incoming: Callable[[Place, str], None]) -> None:
-        self._incoming = incoming
+    def __init__(self, incoming: Callable[[Place, str], None], measuring: Measuring | None = None) -> None:
+        self._incoming, self._measuring = incoming, measuring
         self.on_gated: Callable[[QueuedPod, Status], None] = lambda queued, status: None
 
     def incoming(self, place: Place, event_label: str) -> None:
         self._incoming(place, event_label)
+
+    def clock(self) -> float:
+        return 0.0 if self._measuring is None else self._measuring.clock()
+
+    def hint_took(self, plugin: str, event: ClusterEvent, answer: str, duration_s: float) -> None:
+        if self._measuring is not None:
+            self._measuring.hint_took(plugin, event, answer, duration_s)
 
     def gated(self, queued: QueuedPod, status: Status) -> None:
         self.on_gated(queued, status)
@@ -72,7 +81,8 @@ class Service:
     """Everything one replica runs. ``start`` begins to watch, ``run`` decides until ``stop``, ``close`` ends it all.
 
     ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called at least once a second.
-    ``kinds``: resource.k8s.io in the versions that the server serves, by default v1.
+    ``kinds``: resource.k8s.io in the versions that the server serves, by default v1. ``measuring``: times plugins,
+    hints and events.
     """
 
     def __init__(
@@ -91,6 +101,7 @@ class Service:
         max_unschedulable_s: float = 300.0,
         reconcile_s: float = 300.0,
         kinds: ResourceKinds | None = None,
+        measuring: Measuring | None = None,
     ) -> None:
         self.config, self.client, self.meter, self.log = config, client, meter, log
         kinds = kinds or ResourceKinds()
@@ -98,7 +109,12 @@ class Service:
         self.state = ClusterState(features)
         waiting_pods = WaitingPods()
         self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
-        observer = _Observer(meter.incoming)
+        self._measuring = measuring
+        if measuring is not None:
+            self.profiles = {
+                name: replace(profile, timings=measuring.timings(profile)) for name, profile in self.profiles.items()
+            }
+        observer = _Observer(meter.incoming, measuring)
         hooks = queue_hooks(self.profiles)
         self.queue = SchedulingQueue(
             hooks,
@@ -192,7 +208,10 @@ class Service:
 
     def deliver(self, batch: list[Change], revision: int) -> None:
         """The sink of all reflectors (the loop exists only after them)."""
-        self.loop.deliver(batch, revision)
+        if self._measuring is None:
+            self.loop.deliver(batch, revision)
+        else:
+            self._measuring.deliver(batch, lambda change: self.loop.deliver([change], revision))
 
     def _summarize(self, pod: Pod) -> str:
         return self._summaries.summary(self.profiles[pod.spec.schedulerName], pod, self.state, self.loop.clock())

@@ -63,6 +63,7 @@ class Attempt:
         self.profile, self.pod, self.state, self.now, self.rotation = profile, pod, state, now, rotation
         self.invalidations = 0
         self._budget = Budget(0)
+        self._timer = profile.timings.sample()
         self._suspended = False
         self._answer: str | None = None
         self._steps = self._run()
@@ -115,7 +116,7 @@ class Attempt:
             profile_name=self.profile.name,
             budget=Budget(1 << 62) if exclusive else self._budget,
         )
-        cycle.profile = self.profile
+        cycle.profile, cycle.timer = self.profile, self._timer
         return cycle
 
     def _once(self) -> Generator[Running | Need, str | None, Decision | None]:
@@ -232,12 +233,14 @@ class Attempt:
         return sampled
 
     def _filter_rows(self, cycle: Cycle, rows: Rows) -> Generator[Running, str | None, Filtered]:
+        began = self.profile.timings.clock()
         steps = filter_rows(self.profile, cycle, self.state.nodes, rows)
         while True:
             try:
                 next(steps)
             except StopIteration as stop:
                 filtered: Filtered = stop.value
+                self.profile.timings.point("Filter", Code.SUCCESS.label, began)
                 return filtered
             yield Running()
 
@@ -285,6 +288,7 @@ class Attempt:
         Reasons of plain rejections are joined. An error ends it too and leaves the nomination as it is.
         """
         cycle.diagnosis = diagnosis
+        began, code = self.profile.timings.clock(), Code.UNSCHEDULABLE
         nominated: str | None = None if self.profile.post_filter else ""
         reasons: list[str] = []
         statuses: dict[str, Status] = dict(diagnosis.statuses())
@@ -302,6 +306,8 @@ class Attempt:
             if result.nominated_node is not None:
                 nominated = result.nominated_node
             reasons.extend(result.status.reasons)
+        if self.profile.post_filter:
+            self.profile.timings.point("PostFilter", code.label, began)
         diagnosis.postfilter_message = ", ".join(reasons)
         return Rejected(self.pod, self.profile, diagnosis, nominated)
 

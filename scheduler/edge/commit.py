@@ -183,7 +183,10 @@ class Committer:
         written: list[ResourceClaim] = []
         self._withdrawable.add(placed.pod.uid)
         try:
+            timings = placed.profile.timings
+            began = timings.clock()
             await self._pre_bind(placed, written)
+            timings.point("PreBind", "Success", began)
             await self._verify(placed, written, outcome)
             await self._keep_published(placed, written)
             for plugin in placed.profile.pre_bind:
@@ -192,7 +195,9 @@ class Committer:
                     call(plugin, "PreBind", bound, placed.cycle, placed.node)
             self._look_again(placed)
             self._withdrawable.discard(placed.pod.uid)
+            began = timings.clock()
             await self._bind(placed)
+            timings.point("Bind", "Success", began)
             outcome.bound = True
             return outcome
         except _LostError as error:

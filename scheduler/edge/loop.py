@@ -238,6 +238,11 @@ class SchedulingLoop:
         self.committer.stop()
         self._wake.set()
 
+    @property
+    def commit_count(self) -> int:
+        """Decisions being written, those that wait at Permit included."""
+        return len(self._commits)
+
     async def finish_commits(self) -> None:
         """Wait for every commit under way."""
         while self._commits:

@@ -6,7 +6,9 @@ exp(a, f, n) there are a, a*f, ... n of them, and +Inf.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import platform
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from prometheus_client import (
@@ -25,6 +27,7 @@ from prometheus_client.registry import Collector
 from scheduler import __version__
 from scheduler.api.kinds import Kind
 from scheduler.edge.reflector import Counters
+from scheduler.edge.tallies import TallyCounter, TallyHistogram
 
 ATTEMPTS_LABEL_MAX = 15
 QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -77,9 +80,13 @@ class _Readings(Collector):
 
 
 class Metrics:
-    """All metrics of one scheduler in a registry of its own, so that several can live in one process."""
+    """All metrics of one scheduler in a registry of its own, so that several can live in one process.
 
-    def __init__(self) -> None:
+    ``hidden``: with those that upstream hides by default. ``disabled``: names that are not exposed.
+    """
+
+    def __init__(self, *, hidden: bool = False, disabled: Container[str] = ()) -> None:
+        self._hidden = hidden
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library ships it without annotations
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -87,8 +94,12 @@ class Metrics:
         self._scheduling()
         self._queueing()
         self._preemption_and_cache()
+        self._never_fed()
+        self._kubernetes()
         self._client()
         self._own()
+        for collector in self._named(disabled):
+            self.registry.unregister(collector)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
@@ -98,6 +109,9 @@ class Metrics:
 
     def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
         return Histogram(name, text, labels, buckets=tuple(buckets), registry=self.registry)
+
+    def _tally_histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> TallyHistogram:
+        return TallyHistogram(name, text, tuple(buckets), labels, self.registry)
 
     def _scheduling(self) -> None:
         self.schedule_attempts = self._counter(
@@ -116,7 +130,7 @@ class Metrics:
         self.algorithm_duration = self._histogram(
             "scheduler_scheduling_algorithm_duration_seconds", "Duration of the algorithm.", exponential(0.001, 2, 15)
         )
-        self.extension_point_duration = self._histogram(
+        self.extension_point_duration = self._tally_histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Duration of all plugins of an extension point.",
             exponential(0.0001, 2, 12),
@@ -124,7 +138,7 @@ class Metrics:
             "status",
             "profile",
         )
-        self.plugin_duration = self._histogram(
+        self.plugin_duration = self._tally_histogram(
             "scheduler_plugin_execution_duration_seconds",
             "Duration of one plugin at one extension point, sampled.",
             exponential(0.00001, 1.5, 20),
@@ -132,8 +146,11 @@ class Metrics:
             "extension_point",
             "status",
         )
-        self.plugin_evaluations = self._counter(
-            "scheduler_plugin_evaluation_total", "Plugin runs.", "plugin", "extension_point", "profile"
+        self.plugin_evaluations = TallyCounter(
+            "scheduler_plugin_evaluation_total",
+            "Pods (PreFilter, PreScore) and nodes (Filter, Score) a plugin was asked about.",
+            ("plugin", "extension_point", "profile"),
+            self.registry,
         )
         self.sli_duration = self._histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
@@ -171,11 +188,17 @@ class Metrics:
         for queue in QUEUES:
             self.pending_pods.labels(queue)
         self.queued_entities = self._gauge("scheduler_queued_entities", "Waiting entities.", "queue", "type")
-        self.queue_incoming = self._counter(
-            "scheduler_queue_incoming_pods_total", "Pods entering a queue, by event.", "queue", "event"
+        self.queue_incoming = TallyCounter(
+            "scheduler_queue_incoming_pods_total",
+            "Pods entering a queue, by event.",
+            ("queue", "event"),
+            self.registry,
         )
-        self.queue_incoming_entities = self._counter(
-            "scheduler_queue_incoming_entities_total", "Entities entering a queue, by event.", "queue", "event", "type"
+        self.queue_incoming_entities = TallyCounter(
+            "scheduler_queue_incoming_entities_total",
+            "Entities entering a queue, by event.",
+            ("queue", "event", "type"),
+            self.registry,
         )
         self.unschedulable_pods = self._gauge(
             "scheduler_unschedulable_pods", "Unschedulable Pods by the plugin that rejected them.", "plugin", "profile"
@@ -184,10 +207,10 @@ class Metrics:
         self.scheduled_after_flush = self._counter(
             "scheduler_pod_scheduled_after_flush_total", "Pods bound after the periodic flush moved them."
         )
-        self.event_handling_duration = self._histogram(
+        self.event_handling_duration = self._tally_histogram(
             "scheduler_event_handling_duration_seconds", "Duration of one event.", exponential(0.0001, 2, 12), "event"
         )
-        self.hint_duration = self._histogram(
+        self.hint_duration = self._tally_histogram(
             "scheduler_queueing_hint_execution_duration_seconds",
             "Duration of one queueing hint.",
             exponential(0.00001, 1.5, 20),
@@ -207,6 +230,13 @@ class Metrics:
         self.preemption_executions = self._counter(
             "scheduler_preemption_goroutines_execution_total", "Preemptions carried out in the background.", "result"
         )
+        self.preemption_durations = Histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Duration of preemptions carried out in the background. Deprecated in 1.37.0, hidden unless asked for.",
+            ["result"],
+            buckets=exponential(0.01, 2, 20),
+            registry=self.registry if self._hidden else None,
+        )
         self.claim_creations = self._counter(
             "dynamic_resource_allocation_resourceclaim_creates_total",
             "Claims created for extended resources.",
@@ -219,6 +249,27 @@ class Metrics:
             "scheduler_cache_size", "Objects in the cache: nodes, pods, assumed_pods.", "type"
         )
         self.goroutines = self._gauge("scheduler_goroutines", "Work under way by operation.", "operation")
+
+    def _never_fed(self) -> None:
+        """What belongs to parts of kube-scheduler that are not here; named so that queries find them. See docs."""
+        self._counter("scheduler_batch_attempts_total", "Opportunistic batching is not done.", "profile", "result")
+        self._counter("scheduler_batch_cache_flushed_total", "As above.", "profile", "reason")
+        self._counter("scheduler_batch_rescore_attempts_total", "As above.", "profile")
+        microseconds = exponential(0.00001, 2, 12)
+        self._histogram("scheduler_batch_rescore_duration_seconds", "As above.", microseconds, "profile")
+        self._histogram("scheduler_get_node_hint_duration_seconds", "As above.", microseconds, "hinted", "profile")
+        self._histogram("scheduler_store_schedule_results_duration_seconds", "As above.", microseconds, "profile")
+        self._counter("scheduler_volume_binder_cache_requests_total", "There is no such cache.", "operation")
+        self._counter("scheduler_volume_scheduling_stage_error_total", "Errors are told per Pod.", "operation")
+
+    def _kubernetes(self) -> None:
+        """What every component of Kubernetes says of itself. Our version stands where Kubernetes' own would."""
+        names = ("major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version",
+                 "compiler", "platform")  # fmt: skip
+        build = self._gauge("kubernetes_build_info", "1, with the version followed.", *names)
+        python = f"python{platform.python_version()}"
+        build.labels("1", "37", "v1.37.2", "", "", "", python, platform.python_implementation(), sys.platform).set(1)
+        self.features = self._gauge("kubernetes_feature_enabled", "1 for a gate that is on.", "name", "stage")
 
     def _client(self) -> None:
         self.requests = self._counter(
@@ -267,6 +318,19 @@ class Metrics:
         self.plugin_errors = self._counter(
             "dra_scheduler_plugin_errors_total", "Attempts that a plugin's failure cost.", "plugin", "extension_point"
         )
+
+    def _named(self, names: Container[str]) -> list[Collector]:
+        """Collectors of a family in ``names``; a counter's goes by its name with ``_total`` too."""
+        found = []
+        for collector, families in self.registry._collector_to_names.items():
+            if any(name in names for name in families):
+                found.append(collector)
+        return found
+
+    def gates(self, gates: Mapping[str, bool]) -> None:
+        """Show which feature gates are on."""
+        for name, on in gates.items():
+            self.features.labels(name, "").set(int(on))
 
     def read_from(self, watched: Iterable[Watched], recorder: Dropping) -> None:
         """Show the counters of these reflectors and this recorder too. Call it once."""

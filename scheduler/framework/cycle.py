@@ -10,6 +10,7 @@ from scheduler.api.core import Pod
 if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.profile import Profile
+    from scheduler.framework.timings import PluginTimer
     from scheduler.state.cluster import ClusterState
     from scheduler.state.podinfo import PodInfo
 
@@ -34,7 +35,8 @@ class Cycle:
     ``data[plugin name]`` belongs to that plugin. ``now`` is the wall-clock time of the attempt's start in seconds, for
     plugins that compare timestamps (binding time-outs); it does not move during the attempt. ``profile`` and
     ``diagnosis`` (why no node fits) are there for PostFilter plugins, which try the filters on what might be.
-    ``pod_class`` is the runner's: what the Pod reads like to cacheable plugins.
+    ``pod_class`` is the runner's: what the Pod reads like to cacheable plugins. ``timer`` is there in the cycles whose
+    plugin calls are measured.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class Cycle:
         "skip_filter",
         "skip_score",
         "state",
+        "timer",
     )
 
     def __init__(
@@ -77,3 +80,4 @@ class Cycle:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.pod_class: Hashable | None = None
+        self.timer: PluginTimer | None = None

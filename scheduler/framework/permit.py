@@ -15,6 +15,7 @@ from scheduler.framework.cycle import Cycle
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import answer_of, call
 from scheduler.framework.status import SUCCESS, Code, Status, error, unschedulable
+from scheduler.framework.timings import status_label
 
 PERMIT_TIMEOUT_MAX_S = 15 * 60.0
 
@@ -107,6 +108,14 @@ class WaitingPods:
 
 def run_permit(profile: Profile, cycle: Cycle, node: str, now: float) -> Status | WaitingPod | None:
     """Permit in order: None for success, the first rejection, or the Pod that has to wait. Errors are PluginErrors."""
+    began = profile.timings.clock()
+    answer = _permit(profile, cycle, node, now)
+    label = Code.WAIT.label if isinstance(answer, WaitingPod) else status_label(answer)
+    profile.timings.point("Permit", label, began)
+    return answer
+
+
+def _permit(profile: Profile, cycle: Cycle, node: str, now: float) -> Status | WaitingPod | None:
     pending: dict[str, tuple[float, float]] = {}
     for plugin in profile.permit:
         result = answer_of(plugin, "Permit", PermitResult, call(plugin, "Permit", plugin.permit, cycle, node))

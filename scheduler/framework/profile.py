@@ -15,6 +15,7 @@ from scheduler.errors import ConfigError
 from scheduler.framework.classes import ClassCache
 from scheduler.framework.events import Registration
 from scheduler.framework.points import CheckAdapter, ScoreNodeAdapter
+from scheduler.framework.timings import NO_TIMINGS, Timings
 
 MAX_TOTAL_SCORE = (1 << 63) - 1
 
@@ -50,6 +51,7 @@ class Profile:
     percentage_of_nodes_to_score: int = 0
     registrations: Mapping[str, Sequence[Registration]] = field(default_factory=dict)
     extenders: tuple[Extender, ...] = ()
+    timings: Timings = field(default=NO_TIMINGS, repr=False, compare=False)
     classes: ClassCache = field(default_factory=ClassCache, init=False, repr=False, compare=False)
 
 

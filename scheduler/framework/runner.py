@@ -18,6 +18,7 @@ from scheduler.errors import PluginError, SchedulerError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import PreFilterResult, Rows, Scores, Verdicts
 from scheduler.framework.status import Code, Status, unresolvable
+from scheduler.framework.timings import NO_TIMINGS, status_label
 from scheduler.state.nodes import NodeTable
 
 if TYPE_CHECKING:
@@ -38,8 +39,14 @@ def answer_of(plugin: Any, point: str, kind: type[A], answer: object) -> A:
 
 def call(plugin: Any, point: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call a plugin; whatever it raises becomes PluginError with plugin and point (our own errors keep their text)."""
+    timer = getattr(arguments[0], "timer", None) if arguments else None
     try:
-        return function(*arguments)
+        if timer is None:
+            return function(*arguments)
+        began = timer.clock()
+        answer = function(*arguments)
+        timer.took(plugin.name, point, status_label(answer), timer.clock() - began)
+        return answer
     except PluginError:
         raise
     except SchedulerError as error:
@@ -58,6 +65,17 @@ class PreFiltered:
 
 
 def run_pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
+    """PreFilter of all plugins in order, measured. Source: spec 1.3."""
+    timings = profile.timings
+    began = timings.clock()
+    result = _pre_filter(profile, cycle)
+    refused = ((result.rejection.plugin, 1),) if result.rejection is not None else ()
+    timings.asked("PreFilter", cycle.skip_filter, 1, refused)
+    timings.point("PreFilter", status_label(result.rejection), began)
+    return result
+
+
+def _pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
     """PreFilter of all plugins in order.
 
     Unresolvable stops at once; of plain Unschedulable the last is kept while the rest still runs; anything else but
@@ -153,20 +171,29 @@ def run_filters(
             continue
         collect(plugin, verdicts, current, result)
         result.feasible = current[~bad]
+    if profile.timings is not NO_TIMINGS:
+        # Kept answers count as asked: what matters is how many rows reached each filter.
+        refused = [(status.plugin, len(gone)) for status, gone in result.rejected]
+        profile.timings.asked("Filter", cycle.skip_filter, len(rows), refused)
     return result
 
 
 def _steps(plugin: Any, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Generator[None, None, Any]:
-    steps = call(plugin, "Filter", plugin.filter_steps, cycle, nodes, rows)
+    steps = call(plugin, "Filter", lambda: plugin.filter_steps(cycle, nodes, rows))
+    timer, spent_s = cycle.timer, 0.0
     while True:
+        began = 0.0 if timer is None else timer.clock()
         try:
             next(steps)
         except StopIteration as stop:
+            if timer is not None:
+                timer.took(plugin.name, "Filter", Code.SUCCESS.label, spent_s + timer.clock() - began)
             return stop.value
         except PluginError:
             raise
         except Exception as error:  # foreign code, as in call()
             raise PluginError(plugin.name, "Filter", f"{type(error).__name__}: {error}") from error
+        spent_s += 0.0 if timer is None else timer.clock() - began
         yield
 
 
@@ -234,6 +261,8 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
     """PreScore, Score, normalize, range check, weights. Totals are 1 each without any score plugin (spec 1.6)."""
     if not profile.score:
         return ScoreTable(rows, nodes, np.ones(len(rows), dtype=np.int64))
+    timings = profile.timings
+    began = timings.clock()
     for plugin in profile.pre_score:
         status = call(plugin, "PreScore", plugin.pre_score, cycle, nodes, rows)
         status = answer_of(plugin, "PreScore", Status, status)
@@ -241,6 +270,9 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
             cycle.skip_score.add(plugin.name)
         elif status.code is not Code.SUCCESS:
             raise PluginError(plugin.name, "PreScore", status.message)
+    timings.asked("PreScore", cycle.skip_score, 1)
+    timings.point("PreScore", Code.SUCCESS.label, began)
+    began = timings.clock()
     known = profile.classes.find(profile, cycle, nodes)
     if known is not None:
         known.score(cycle, nodes)
@@ -260,6 +292,8 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
         scores = normalized(entry, cycle, nodes, rows, raw)
         table.scores[entry.name] = (raw, scores)
         table.totals = table.totals + scores * entry.weight
+    timings.asked("Score", cycle.skip_score, len(rows))
+    timings.point("Score", Code.SUCCESS.label, began)
     return table
 
 
@@ -313,6 +347,13 @@ def _pre_order_keys(bits: int) -> NDArray[np.int64]:
 
 def run_reserve(profile: Profile, cycle: Cycle, node: str) -> Status | None:
     """Reserve in order; None for success, else the first failure (the caller runs unreserve for all)."""
+    began = profile.timings.clock()
+    refusal = _reserve(profile, cycle, node)
+    profile.timings.point("Reserve", status_label(refusal), began)
+    return refusal
+
+
+def _reserve(profile: Profile, cycle: Cycle, node: str) -> Status | None:
     for plugin in profile.reserve:
         status = answer_of(plugin, "Reserve", Status, call(plugin, "Reserve", plugin.reserve, cycle, node))
         if status.code.rejected:

@@ -112,10 +112,13 @@ class HintBook:
     def _ask(self, queued: QueuedPod, plugin: str, registration: Registration, event: ClusterEvent) -> bool:
         if registration.hint is None:
             return True
+        began = self._observer.clock()
         try:
             answer = bool(registration.hint(queued.pod, event.old, event.new))
         except Exception as problem:  # a user plugin may raise anything; a missed wake-up would strand the Pod
+            self._observer.hint_took(plugin, event, "Error", self._observer.clock() - began)
             self._observer.hint_failed(plugin, event, queued.pod, problem)
             return True
+        self._observer.hint_took(plugin, event, "Queue" if answer else "QueueSkip", self._observer.clock() - began)
         self._observer.hint(plugin, event, answer)
         return answer

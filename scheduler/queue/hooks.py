@@ -41,6 +41,13 @@ class QueueObserver:
     def hint(self, plugin: str, event: ClusterEvent, queue: bool) -> None:
         """``plugin`` was asked about ``event`` and answered ``queue``."""
 
+    def clock(self) -> float:
+        """Seconds from any start, to measure hints with; 0.0 measures nothing."""
+        return 0.0
+
+    def hint_took(self, plugin: str, event: ClusterEvent, answer: str, duration_s: float) -> None:
+        """Asking ``plugin`` took so long; ``answer``: Queue, QueueSkip or Error."""
+
     def hint_failed(self, plugin: str, event: ClusterEvent, pod: Pod, error: Exception) -> None:
         """The hint raised; the Pod is queued, because missing a wake-up is worse than one too many."""
 

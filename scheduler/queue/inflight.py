@@ -6,6 +6,7 @@ flight and replayed when an attempt fails (kube-scheduler 1.37, active queue; sp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from scheduler.framework.events import ClusterEvent
@@ -36,6 +37,12 @@ class InFlight:
     def event_count(self) -> int:
         """Events kept."""
         return len(self._events)
+
+    def labels(self) -> Counter[str]:
+        """Event label → events kept; ``PodPopped`` → Pods in flight."""
+        found = Counter(event.label for event in self._events)
+        found["PodPopped"] = len(self._pods)
+        return found
 
     def pods(self) -> Sequence[QueuedPod]:
         """The Pods in flight, oldest pop first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -287,6 +288,19 @@ class SchedulingQueue:
             "unschedulable": len(self._waiting) - gated,
             "gated": gated,
         }
+
+    def rejections(self) -> Counter[tuple[str, str]]:
+        """(plugin, schedulerName) → Pods that wait for that plugin to change its mind, wherever they are queued."""
+        found: Counter[tuple[str, str]] = Counter()
+        for queued in self._pods.values():
+            if queued.place is not Place.IN_FLIGHT:
+                for plugin in queued.unschedulable_plugins | queued.pending_plugins:
+                    found[plugin, queued.scheduler_name] += 1
+        return found
+
+    def in_flight_events(self) -> Counter[str]:
+        """Event label → events kept for Pods in flight; ``PodPopped`` → those Pods."""
+        return self._in_flight.labels()
 
     def dump(self) -> list[Mapping[str, object]]:
         """Bookkeeping of every Pod, by namespace and name."""

@@ -24,9 +24,9 @@ def test_names_labels_and_types_of_upstream() -> None:
     metrics = Metrics()
     metrics.attempt("scheduled", "dra-scheduler", 0.01)
     metrics.pod_bound(20, 3.0)
-    metrics.extension_point_duration.labels("Filter", "Success", "dra-scheduler").observe(0.001)
-    metrics.plugin_duration.labels("NodeName", "Filter", "Success").observe(0.001)
-    metrics.queue_incoming.labels("active", "PodAdd").inc()
+    metrics.extension_point_duration.observe(("Filter", "Success", "dra-scheduler"), 0.001)
+    metrics.plugin_duration.observe(("NodeName", "Filter", "Success"), 0.001)
+    metrics.queue_incoming.add(("active", "PodAdd"))
     metrics.cache_size.labels("nodes").set(3)
     metrics.request_seen("h", "POST", 201, 0.01)
     found = families(metrics)
@@ -90,3 +90,45 @@ def test_readings_of_watches_and_events() -> None:
     assert 'dra_scheduler_watch_events_total{resource="resourceclaims.resource.k8s.io"} 30.0' in text
     assert 'dra_scheduler_watch_failures_total{resource="resourceclaims.resource.k8s.io"} 4.0' in text
     assert "dra_scheduler_events_dropped_total 5.0" in text
+
+
+def test_tallies_read_as_the_librarys_own_metrics_do() -> None:
+    """The same observations in a prometheus-client Histogram and Counter give the same text."""
+    from prometheus_client import CollectorRegistry, Counter, Histogram
+    from prometheus_client.exposition import generate_latest
+
+    from scheduler.edge.tallies import TallyCounter, TallyHistogram
+
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    buckets = exponential(0.00001, 1.5, 20)
+    mine = TallyHistogram("h_seconds", "text", buckets, ("a", "b"), ours)
+    other = Histogram("h_seconds", "text", ("a", "b"), buckets=buckets, registry=theirs)
+    for value in (0.0, 0.00001, 0.0003, 5.0):
+        mine.observe(("x", "y"), value)
+        other.labels("x", "y").observe(value)
+    count = TallyCounter("c_total", "text", ("a",), ours)
+    count.add(("x",))
+    count.add(("x",), 2)
+    Counter("c_total", "text", ("a",), registry=theirs).labels("x").inc(3)
+    assert generate_latest(ours) == generate_latest(theirs)
+
+
+def test_hidden_and_disabled_metrics() -> None:
+    """What 1.37 hides is shown on demand; a name that is disabled is gone."""
+    name = "scheduler_preemption_goroutines_duration_seconds"
+    assert name not in Metrics().render()[0].decode()
+    metrics = Metrics(hidden=True, disabled={"scheduler_pending_pods", "scheduler_plugin_evaluation_total"})
+    text = metrics.render()[0].decode()
+    assert name in text
+    assert "scheduler_pending_pods" not in text
+    assert "scheduler_plugin_evaluation_total" not in text
+
+
+def test_gates_and_version_are_shown() -> None:
+    """kubernetes_build_info and kubernetes_feature_enabled, as every component has them."""
+    metrics = Metrics()
+    metrics.gates({"A": True, "B": False})
+    text = metrics.render()[0].decode()
+    assert 'kubernetes_feature_enabled{name="A",stage=""} 1.0' in text
+    assert 'kubernetes_feature_enabled{name="B",stage=""} 0.0' in text
+    assert 'git_version="v1.37.2"' in text
