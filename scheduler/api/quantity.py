@@ -187,11 +187,12 @@ class Quantity:
         low = min(self.power, other.power)
         left = self.mantissa * 10 ** (self.power - low)
         right = other.mantissa * 10 ** (other.power - low)
-        total = left + sign * right
+        added = sign * right
         if sign < 0 and other.mantissa == -_INT64_MAX - 1 and not big and _fit_int64(left, right, left + right):
             # Upstream negates an int64 unchecked, which leaves the least one as it is.
-            total = left + right
-        fits = _fit_int64(left, right, total)
+            added = right
+        total = left + added
+        fits = _fit_int64(left, added, total)
         return Quantity(total, low, result_format, big or not fits)
 
     def _canonical(self) -> str:
