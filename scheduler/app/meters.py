@@ -33,6 +33,10 @@ class ServiceMeter:
         self._metrics.pod_bound(attempts, waited_s)
         self._metrics.binds.labels("bound").inc()
 
+    def scheduled_after_flush(self) -> None:
+        """A Pod was bound that only the periodic flush had woken."""
+        self._metrics.scheduled_after_flush.inc()
+
     def algorithm(self, duration_s: float) -> None:
         """The deciding part of an attempt took so long."""
         self._metrics.algorithm_duration.observe(duration_s)

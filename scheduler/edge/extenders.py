@@ -7,7 +7,6 @@ read once per question, nodes are kept by resourceVersion. Source: kube-schedule
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 import tempfile
 from collections.abc import Callable, Sequence
@@ -120,8 +119,13 @@ class ExtenderClient:
 
         async def read(node: Node) -> None:
             async with limit:
-                answer = await self._client.call("GET", NODE.path("", node.name))
-                self._nodes[node.name] = (node.metadata.resourceVersion, answer.body)
+                # A list of one: who may watch nodes may do that, too.
+                query = {"fieldSelector": f"metadata.name={node.name}"}
+                answer = await self._client.call("GET", NODE.path(), query=query)
+                items = msgspec.json.decode(answer.body).get("items") or ()
+                if not items:
+                    raise ExtenderError(f"node {node.name} is gone")
+                self._nodes[node.name] = (node.metadata.resourceVersion, msgspec.json.encode(items[0]))
 
         await asyncio.gather(*(read(node) for node in missing))
         return [self._nodes[node.name][1] for node in nodes]
@@ -134,7 +138,7 @@ class ExtenderClient:
         answer = await self._client.call("GET", NODE.path(), query={"resourceVersion": "0"})
         found = msgspec.json.decode(answer.body)
         self._nodes = {
-            item["metadata"]["name"]: (item["metadata"].get("resourceVersion", ""), json.dumps(item).encode())
+            item["metadata"]["name"]: (item["metadata"].get("resourceVersion", ""), msgspec.json.encode(item))
             for item in found.get("items") or ()
         }
 

@@ -33,6 +33,9 @@ class Counts:
     def scheduled(self, attempts: int, waited_s: float) -> None:
         self.seen["sli"] += 1
 
+    def scheduled_after_flush(self) -> None:
+        self.seen["after flush"] += 1
+
     def algorithm(self, duration_s: float) -> None:
         self.seen["algorithm"] += 1
 
