@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -10,23 +11,37 @@ from typing import Any
 import pytest
 
 from e2e.api import CLAIM_TEMPLATES, CLAIMS, PODS, Object, Resource
-from e2e.controlplane import ControlPlane
+from e2e.controlplane import ControlPlane, build
 from e2e.controlplane.fixtures import make_api
 from e2e.device_cluster import CLASS, NS, Cluster, device_cluster
 from e2e.objects import claim_template, device, exactly
 from e2e.waiting import eventually
 
 GATES = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
+OVERLAY = Path(__file__).resolve().parents[2] / "manifests/overlays/gangs"
+ACCOUNT = ("dra-scheduler", "dra-scheduler")
 RUNTIME = {"scheduling.k8s.io/v1beta1": True}
 POD_GROUPS = Resource("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup")
 
 
+def apply_overlay(plane: ControlPlane) -> None:
+    """`kubectl apply -k manifests/overlays/gangs` as admin."""
+    kubectl = build.control_plane_binaries() / "kubectl"
+    command = [str(kubectl), f"--kubeconfig={plane.kubeconfig_for()}", "apply", "-k", str(OVERLAY)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.fixture
 async def cluster(own_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> AsyncIterator[Cluster]:
-    """API server, controllers and scheduler with the gates on."""
+    """API server, controllers and scheduler with the gates on; it has the rights of manifests/overlays/gangs."""
     plane = await asyncio.to_thread(own_control_plane, feature_gates=GATES, runtime_config=RUNTIME)
+    await asyncio.to_thread(apply_overlay, plane)
     flag = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
-    async with make_api(plane) as api, device_cluster(api, tmp_path, plane.kubeconfig_for(), [flag]) as made:
+    async with (
+        make_api(plane) as api,
+        device_cluster(api, tmp_path, plane.kubeconfig_for(service_account=ACCOUNT), [flag]) as made,
+    ):
         yield made
 
 
