@@ -255,7 +255,8 @@ class Replica:
             return "" if self.elector is None or self.elector.healthy() else "the lease thread is stuck"
 
         def synced() -> str:
-            return "" if service.synced else "not every kind has been listed yet"
+            standing_by = self._delays_caches and not self._leads.is_set()
+            return "" if service.synced or standing_by else "not every kind has been listed yet"
 
         def shutdown() -> str:
             return "process is shutting down" if self._stopping else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -78,7 +78,7 @@ def from_items(
     if not live:
         make_claims(objects)
     state = build_state(objects, features)
-    profiles = build_profiles(config, state, _ids(), features)
+    profiles = build_profiles(replace(config, extenders=()), state, _ids(), features)  # nobody to ask from here
     return Snapshot(state, profiles, objects, now, live)
 
 
