@@ -28,6 +28,11 @@ class ServiceMeter:
         """An attempt ended: scheduled, unschedulable or error."""
         self._metrics.attempt(result, profile, duration_s)
 
+    def group_attempt(self, result: str, profile: str, duration_s: float, algorithm_s: float) -> None:
+        """A PodGroup's cycle ended: scheduled, unschedulable or error."""
+        if self._metrics.groups is not None:
+            self._metrics.groups.attempt(result, profile, duration_s, algorithm_s)
+
     def scheduled(self, attempts: int, waited_s: float) -> None:
         """A Pod was bound."""
         self._metrics.pod_bound(attempts, waited_s)

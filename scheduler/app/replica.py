@@ -52,7 +52,11 @@ class Replica:
         self.options, self.access, self.reviews = options, access, reviews
         self._started_s = time.time()
         self.log = get_logger("dra-scheduler")
-        self.metrics = Metrics(hidden=options.hidden_metrics, disabled=options.disabled_metrics)
+        self.metrics = Metrics(
+            hidden=options.hidden_metrics,
+            disabled=options.disabled_metrics,
+            groups=options.feature_gates.get("GenericWorkload", False),
+        )
         self.metrics.gates({**DEFAULT_GATES, **options.feature_gates})
         self.beat = Beat()
         self.host = socket.gethostname()

@@ -162,7 +162,7 @@ class Service:
         self.group_status: GroupStatusWriter | None = None
         if features.generic_workload:
             self.group_status = GroupStatusWriter(client, on_trouble=self._trouble)
-            self.loop.groups = GroupCycles(self.loop, self.group_status)
+            self.loop.groups = GroupCycles(self.loop, self.group_status, meter.group_attempt)
         observer.on_gated = self.loop.note_gated
         self.reconciler = Reconciler(
             list(self.reflectors.values()),

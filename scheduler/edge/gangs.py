@@ -6,7 +6,7 @@ Only there with the gate GenericWorkload. Source: kube-scheduler 1.37, the PodGr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from scheduler.api.core import Pod
@@ -21,6 +21,7 @@ from scheduler.queue.groups import disagreement, gather
 from scheduler.queue.pod import QueuedPod
 
 PLUGIN = "GangScheduling"
+_RESULTS = {SCHEDULED: "scheduled", UNSCHEDULABLE: "unschedulable", SCHEDULER_ERROR: "error"}
 
 
 class GroupConditions(Protocol):
@@ -30,10 +31,18 @@ class GroupConditions(Protocol):
 
 
 class GroupCycles:
-    """The loop hands every popped Pod to ``serve`` first."""
+    """The loop hands every popped Pod to ``serve`` first.
 
-    def __init__(self, loop: SchedulingLoop, conditions: GroupConditions) -> None:
-        self._loop, self._conditions = loop, conditions
+    ``measure``: told of each cycle: result (scheduled, unschedulable, error), profile, seconds, seconds of deciding.
+    """
+
+    def __init__(
+        self,
+        loop: SchedulingLoop,
+        conditions: GroupConditions,
+        measure: Callable[[str, str, float, float], None] = lambda result, profile, duration_s, algorithm_s: None,
+    ) -> None:
+        self._loop, self._conditions, self._measure = loop, conditions, measure
         self._gang_profiles: dict[str, Profile] = {}
 
     async def serve(self, queued: QueuedPod, profile: Profile, pod: Pod) -> bool:
@@ -83,6 +92,7 @@ class GroupCycles:
             for member in members:
                 loop.fail(member, bind_failure(problem), started)
             self._conditions.set_condition(group, SCHEDULER_ERROR, problem)
+            self._measure(_RESULTS[SCHEDULER_ERROR], profile.name, loop.clock() - started, 0.0)
             return
         decision = await self._decide(profile, group, pods, started)
         by_uid = {member.uid: member for member in members}
@@ -90,7 +100,9 @@ class GroupCycles:
         for decided in decision.members:
             if decided.decision is not None:
                 loop.reports.decided(by_uid[decided.pod.uid], decided.decision, started, finished)
-        self._settle(group, decision, by_uid, started)
+        reason, message = self._settle(group, decision, by_uid, started)
+        self._conditions.set_condition(group, reason, message)
+        self._measure(_RESULTS[reason], profile.name, loop.clock() - started, finished - started)
 
     async def _decide(self, profile: Profile, group: PodGroup, pods: Sequence[Pod], started: float) -> GroupDecision:
         loop = self._loop
@@ -113,8 +125,10 @@ class GroupCycles:
             attempt.abandon()
             raise
 
-    def _settle(self, group: PodGroup, decision: GroupDecision, by_uid: dict[str, QueuedPod], started: float) -> None:
-        """Commit the placed members, let the others wait, and tell the group."""
+    def _settle(
+        self, group: PodGroup, decision: GroupDecision, by_uid: dict[str, QueuedPod], started: float
+    ) -> tuple[str, str]:
+        """Commit the placed members, let the others wait; reason and message for the group."""
         placed = 0
         for member in decision.members:
             queued = by_uid[member.pod.uid]
@@ -124,11 +138,10 @@ class GroupCycles:
             else:
                 self._loop.fail(queued, _report(member, decision), started)
         if decision.error:
-            self._conditions.set_condition(group, SCHEDULER_ERROR, decision.text)
-        elif decision.text or (not placed and not group.is_gang):
-            self._conditions.set_condition(group, UNSCHEDULABLE, decision.text or UNSCHEDULABLE_GROUP)
-        else:
-            self._conditions.set_condition(group, SCHEDULED, "")
+            return SCHEDULER_ERROR, decision.text
+        if decision.text or (not placed and not group.is_gang):
+            return UNSCHEDULABLE, decision.text or UNSCHEDULABLE_GROUP
+        return SCHEDULED, ""
 
 
 def _report(member: Member, decision: GroupDecision) -> FailureReport:

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from scheduler import __version__
 from scheduler.api.kinds import Kind
+from scheduler.edge.group_metrics import GroupMetrics
 from scheduler.edge.reflector import Counters
 from scheduler.edge.tallies import TallyCounter, TallyHistogram
 
@@ -83,9 +84,10 @@ class Metrics:
     """All metrics of one scheduler in a registry of its own, so that several can live in one process.
 
     ``hidden``: with those that upstream hides by default. ``disabled``: names that are not exposed.
+    ``groups``: with those of PodGroup cycles.
     """
 
-    def __init__(self, *, hidden: bool = False, disabled: Container[str] = ()) -> None:
+    def __init__(self, *, hidden: bool = False, disabled: Container[str] = (), groups: bool = False) -> None:
         self._hidden = hidden
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library ships it without annotations
         self.registry = CollectorRegistry()
@@ -98,6 +100,7 @@ class Metrics:
         self._kubernetes()
         self._client()
         self._own()
+        self.groups = GroupMetrics(self.registry) if groups else None
         for collector in self._named(disabled):
             self.registry.unregister(collector)
 

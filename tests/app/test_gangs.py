@@ -89,6 +89,7 @@ async def test_two_gangs_of_three_on_four_slots_end_with_one_whole_gang() -> Non
         await says(w, "b1", "0/4 nodes are available: 4 Insufficient cpu.")
         await says(w, "b2", f"pod group is unschedulable, {text}")
         assert w.service.state.assumed_count() == 0
+        assert (w.counts.seen["group scheduled"], w.counts.seen["group unschedulable"]) == (1, 1)
         await asyncio.sleep(0.3)
         attempts = [queued["attempts"] for queued in w.service.queue.dump()]
         assert attempts == [1, 1, 1], "what the gang gives back itself wakes nobody"

@@ -30,6 +30,10 @@ class Counts:
     def attempt(self, result: str, profile: str, duration_s: float) -> None:
         self.seen[result] += 1
 
+    def group_attempt(self, result: str, profile: str, duration_s: float, algorithm_s: float) -> None:
+        self.seen[f"group {result}"] += 1
+        assert 0 <= algorithm_s <= duration_s
+
     def scheduled(self, attempts: int, waited_s: float) -> None:
         self.seen["sli"] += 1
 
