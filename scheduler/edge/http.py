@@ -17,6 +17,7 @@ from aiohttp import web
 from scheduler.edge.auth import Verdict
 from scheduler.edge.certificates import ServingCertificate
 from scheduler.edge.pages import DebugPages
+from scheduler.edge.slis import HealthSlis
 from scheduler.errors import ConfigError
 
 PORT = 10259
@@ -70,6 +71,7 @@ class HealthServer:
         self._authorizer, self._configuration, self._on_trouble = authorizer, configuration, on_trouble
         self._pod_resources, self._pages, self._debugging = pod_resources, pages, debugging
         self._always_allowed, self._reuse_port = tuple(always_allowed), reuse_port
+        self._slis = HealthSlis()
         self._runner: web.AppRunner | None = None
         self._reloader: asyncio.Task[None] | None = None
 
@@ -80,6 +82,7 @@ class HealthServer:
             app.router.add_get(f"/{endpoint}", self._health)
             app.router.add_get(f"/{endpoint}/{{check}}", self._health)
         app.router.add_get("/metrics", self._serve_metrics)
+        app.router.add_get("/metrics/slis", self._serve_slis)
         app.router.add_get("/configz", self._serve_configuration)
         if self._pod_resources is not None:
             app.router.add_get("/metrics/resources", self._serve_pod_resources)
@@ -136,6 +139,7 @@ class HealthServer:
                 lines.append(f"[+]{name} excluded: ok")
                 continue
             reason = _run(check)
+            self._slis.observe(endpoint, name, not reason)
             failed = failed or bool(reason)
             # What is wrong inside concerns nobody outside.
             shown = reason if near else "reason withheld"
@@ -151,6 +155,13 @@ class HealthServer:
         if refusal is not None:
             return refusal
         body, content_type = self._metrics()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _serve_slis(self, request: web.Request) -> web.Response:
+        refusal = await self._refusal(request)
+        if refusal is not None:
+            return refusal
+        body, content_type = self._slis.render()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _serve_pod_resources(self, request: web.Request) -> web.Response:

@@ -124,3 +124,26 @@ def test_changes_have_upstreams_labels(kind: Any, old: Any, new: Any, label: str
     """Pods go by whether they have a node."""
     made = [None if item is None else convert(kind, item) for item in (old, new)]
     assert change_label(Change(kind, *made)) == label
+
+
+async def test_pods_bound_after_a_flush_are_counted() -> None:
+    """The flush's mark on a Pod reaches the meter when it is bound, and only then."""
+    async with world([node("a")]) as there:
+        for name, flushed in (("plain", False), ("flushed", True)):
+            await there.call("POST", "/api/v1/namespaces/default/pods", pod(name, cpu="20"))
+
+            async def waits(name: str = name) -> bool:
+                return bool((await there.pod(name)).get("status", {}).get("conditions"))
+
+            await there.until(waits, f"{name} waits")
+            uid = (await there.pod(name))["metadata"]["uid"]
+            queued = there.service.queue.get(uid)
+            assert queued is not None
+            queued.was_flushed = flushed
+        await there.call("POST", "/api/v1/nodes", node("b", cpu="64"))
+
+        async def both() -> bool:
+            return len(await there.bound()) == 2
+
+        await there.until(both, "both are bound")
+        assert there.counts.seen["after flush"] == 1

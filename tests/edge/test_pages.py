@@ -71,6 +71,16 @@ async def test_flagz_lists_flags_sorted(base: str) -> None:
     assert '"flags":{"config":"x.yaml","v":"2"}' in text
 
 
+async def test_slis_tell_how_checks_went(base: str) -> None:
+    """One line per check and endpoint once it was asked."""
+    assert "kubernetes_healthcheck{" not in (await ask("GET", base + "/metrics/slis"))[1]
+    await ask("GET", base + "/livez")
+    await ask("GET", base + "/livez")
+    _, text = await ask("GET", base + "/metrics/slis")
+    assert 'kubernetes_healthcheck{name="ping",type="livez"} 1.0' in text
+    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 2.0' in text
+
+
 async def test_verbosity_is_changed_by_put_only(base: str, told: list[int]) -> None:
     """GET is 406 as upstream, nonsense 400."""
     assert await ask("GET", base + "/debug/flags/v") == (406, "unsupported http method\n")
