@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -83,15 +84,15 @@ class PolicyExtender:
 
 
 @asynccontextmanager
-async def serving(extender: PolicyExtender) -> AsyncIterator[str]:
-    """Serve on a free port of this machine; gives the URL prefix."""
+async def serving(extender: PolicyExtender, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Serve on a free port of this machine, over HTTPS with ``tls``; gives the URL prefix."""
     app = web.Application(client_max_size=1 << 26)
     app.router.add_post("/{tail:.*}", extender.handle)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/scheduler"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}/scheduler"
     finally:
         await runner.cleanup()

@@ -41,7 +41,17 @@ from scheduler.edge.pod_resources import PodResources
 
 LOOP_STUCK_S = 20.0
 UPSTREAM_MINOR = "1.37"
-PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/metrics/resources", "/readyz", "/statusz")
+PATHS = (
+    "/configz",
+    "/flagz",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/metrics/resources",
+    "/metrics/slis",
+    "/readyz",
+    "/statusz",
+)
 STOP_TIMEOUT_S = 25.0
 
 

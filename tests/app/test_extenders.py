@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import datetime
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 from e2e.extender import PolicyExtender, serving
+from scheduler.edge.certificates import ServingCertificate
 from tests.app.objects import node, pod
 from tests.app.world import World, world
 
@@ -158,3 +166,29 @@ async def test_an_extender_chooses_the_victims_node() -> None:
 
             await there.until(gone, "low-b has to go")
     assert set(extender.asked[0][1]["NodeNameToVictims"]) == {"a", "b"}
+
+
+async def test_https_is_verified_only_against_a_ca() -> None:
+    """enableHTTPS alone does not verify, as upstream; a CA that did not sign the certificate refuses it."""
+    extender = PolicyExtender(refused={"a": "no"})
+    other = base64.b64encode(_certificate_of_another_server()).decode()
+    async with serving(extender, ServingCertificate().context) as url:
+        text = config(f"urlPrefix: {url}, {VERBS}, enableHTTPS: true")
+        async with world([node("a"), node("b")], text) as there:
+            await create(there, pod("p"))
+            assert await placed(there, "p") == "b"
+        text = config(f"urlPrefix: {url}, {VERBS}, enableHTTPS: true, tlsConfig: {{caData: {other}}}")
+        async with world([node("a"), node("b")], text) as there:
+            await create(there, pod("p"))
+            assert "certificate verify failed" in await message(there, "p")
+
+
+def _certificate_of_another_server() -> bytes:
+    """PEM of a self-signed certificate that nobody here serves with."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "another")])
+    now = datetime.datetime.now(datetime.UTC)
+    built = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    built = built.serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
+    built = built.not_valid_after(now + datetime.timedelta(days=1))
+    return built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
