@@ -75,7 +75,8 @@ def gang_profile(profile: Profile) -> Profile:
 class GroupAttempt:
     """Decides ``pods``, the waiting members in order, on one state; steps like an Attempt.
 
-    A group without the gang policy keeps whatever fits. ``profile`` is ``gang_profile``'s for a gang.
+    A group without the gang policy keeps whatever fits. ``profile`` is ``gang_profile``'s for a gang. ``pod`` is the
+    member that is being decided: whatever is needed of the edge is needed for it.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class GroupAttempt:
     ) -> None:
         self.profile, self.group, self.pods, self.state = profile, group, tuple(pods), state
         self.now, self.rotation = now, rotation
+        self.pod = self.pods[0]
         self._budget = 0
         self._answer: str | None = None
         self._suspended = False
@@ -148,6 +150,7 @@ class GroupAttempt:
         return GroupDecision((*self._members, *untried), text, error)
 
     def _decide(self, pod: Pod) -> Generator[Running | Need, str | None, Member]:
+        self.pod = pod
         attempt = Attempt(self.profile, pod, self.state, now=self.now, rotation=self.rotation)
         while True:
             outcome = attempt.step(self._budget)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from scheduler.api.core import Pod
 from scheduler.api.podgroups import PodGroup
-from scheduler.cycle.decision import Need, Placed, Rejected, Running
+from scheduler.cycle.decision import Failed, Need, Running
 from scheduler.cycle.gang import UNSCHEDULABLE_GROUP, GroupAttempt, GroupDecision, Member, gang_profile
 from scheduler.edge.group_status import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.edge.loop import SchedulingLoop
@@ -115,7 +115,7 @@ class GroupCycles:
             while True:
                 outcome = attempt.step(loop.step_budget)
                 if isinstance(outcome, Need):
-                    attempt.answer(await loop.committer.perform(pods[0], outcome.instruction))
+                    attempt.answer(await loop.committer.perform(attempt.pod, outcome.instruction))
                 elif isinstance(outcome, Running):
                     loop.beat()
                     await asyncio.sleep(0)
@@ -136,7 +136,7 @@ class GroupCycles:
                 placed += 1
                 self._loop.send(queued, member.placed, started)
             else:
-                self._loop.fail(queued, _report(member, decision), started)
+                self._loop.fail(queued, member_report(member, decision), started)
         if decision.error:
             return SCHEDULER_ERROR, decision.text
         if decision.text or (not placed and not group.is_gang):
@@ -144,11 +144,12 @@ class GroupCycles:
         return SCHEDULED, ""
 
 
-def _report(member: Member, decision: GroupDecision) -> FailureReport:
+def member_report(member: Member, decision: GroupDecision) -> FailureReport:
     """A member's own reasons where it has some, else the group's."""
+    if isinstance(member.decision, Failed):
+        return report_failure(member.decision)
     if decision.error:
-        own = not isinstance(member.decision, Placed | Rejected | None)
-        return report_failure(member.decision) if own and member.decision else bind_failure(decision.text)
+        return bind_failure(decision.text)
     if member.refusal is not None:
         return reserve_rejection(member.refusal)
     if member.decision is not None and member.placed is None:

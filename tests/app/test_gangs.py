@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from scheduler.cycle.gang import GroupAttempt
 from scheduler.embedded.faults import Action, Fault
 from tests.app.objects import Object, gpu_class, gpu_slice, node, pod
 from tests.app.race import PODS_PATH, shown
@@ -233,3 +236,24 @@ async def test_a_gang_next_to_ordinary_pods() -> None:
             return (members, len(names) - members) in ((0, 4), (4, 2))
 
         await w.until(settled, "the gang has its four slots and two are left, or it has none")
+
+
+async def test_an_unforeseen_error_costs_the_members_one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are told and come back after the error back-off; the loop goes on."""
+    real, tries = GroupAttempt.step, []
+
+    def step(attempt: GroupAttempt, budget: int) -> Any:
+        tries.append(attempt)
+        if len(tries) == 1:
+            raise RuntimeError("unforeseen")
+        return real(attempt, budget)
+
+    monkeypatch.setattr(GroupAttempt, "step", step)
+    async with world([node("n1"), group("g", 2)], CONFIG, feature_gates=GATES) as w:
+        for index in range(2):
+            await w.call("POST", PODS_PATH, member(f"p{index}", "g"))
+        await until_bound(w, "p0", "p1")
+        assert (w.counts.seen["broken"], w.counts.seen["error"]) == (1, 2)
+        w.counts.seen["broken"] = 0
+        notes = {event["note"] for event in await events(w, "FailedScheduling")}
+        assert notes == {"RuntimeError: unforeseen"}

@@ -21,6 +21,8 @@ from scheduler.cycle.decision import Failed, Need, Rejected, Running
 from scheduler.cycle.gang import GroupAttempt, GroupDecision, gang_profile, shortage
 from scheduler.dra.features import Features
 from scheduler.framework.cycle import Cycle
+from scheduler.framework.instructions import DeallocateClaim
+from scheduler.framework.plugin import PostFilterResult
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import SUCCESS, Status, unschedulable
 from scheduler.state.cluster import ClusterState
@@ -183,6 +185,30 @@ def test_a_basic_group_keeps_whatever_fits() -> None:
     assert sorted(gang.state.placements) == ["p0"]
 
 
+def test_what_a_member_needs_of_the_edge_is_needed_for_that_member() -> None:
+    """The instruction comes while the second Pod is decided, and its answer goes to it."""
+
+    class Post:
+        name = "Post"
+
+        def post_filter(self, cycle: Cycle, statuses: Any) -> Any:
+            failure = yield DeallocateClaim(cycle.state.devices.claims["default/p1-own"], "")
+            return PostFilterResult(unschedulable(f"answer: {failure}"))
+
+    gang = Gang([1], [1, 1], 0)
+    gang.profile = replace(gang.profile, post_filter=(Post(),))
+    attempt = gang.attempt()
+    need = attempt.step(1 << 62)
+    assert isinstance(need, Need)
+    assert attempt.pod.metadata.name == "p1"
+    attempt.answer("refused")
+    decision = attempt.step(1 << 62)
+    assert isinstance(decision, GroupDecision)
+    second = decision.members[1].decision
+    assert isinstance(second, Rejected)
+    assert second.diagnosis.postfilter_message == "answer: refused"
+
+
 def test_an_error_ends_the_cycle_for_all() -> None:
     """A plugin that breaks is no verdict: everything is taken back, and all members hear of it."""
     gang = Gang([4], [1, 1, 1], 2)
@@ -246,6 +272,23 @@ def test_an_abandoned_attempt_gives_everything_back() -> None:
     attempt.abandon()
     attempt.abandon()
     assert fingerprint(gang.state) == before
+
+
+def test_what_nobody_foresaw_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of our own goes up after everything has been given back."""
+    gang = Gang([4], [1, 1], 2)
+    before = fingerprint(gang.state)
+
+    def broken(min_count: int, scheduled: int, remaining: int) -> tuple[str, bool]:
+        if not remaining:
+            raise RuntimeError("unforeseen")
+        return "", False
+
+    monkeypatch.setattr("scheduler.cycle.gang.shortage", broken)
+    with pytest.raises(RuntimeError, match="unforeseen"):
+        gang.attempt().step(1 << 62)
+    assert fingerprint(gang.state) == before
+    assert not gang.state.pod_groups.promised_here("p0-own")
 
 
 @pytest.mark.parametrize(

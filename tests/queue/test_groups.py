@@ -28,7 +28,7 @@ def test_the_first_popped_takes_every_member_along_that_is_not_held_back() -> No
     queue.add(waiting, 0.0)
     popped = queue.pop(0.0)
     assert popped is not None
-    queue.requeue(popped, waiting, ["Fit"], [], 0.0)
+    queue.requeue(popped, waiting, ["Fit"], [], 3.0)
     for pod in (ready, gated, stranger):
         queue.add(pod, 1.0)
     first = queue.pop(1.0)
