@@ -53,4 +53,21 @@ def binding_wait(cycle: Cycle, attempt: ClaimsOfPod, node: str, timeout_s: float
         "device binding timeout: context deadline exceeded",
         "BindingConditionsPending",
         f"waiting for binding conditions for device on node {node}",
+        _drivers(attempt),
+    )
+
+
+def _drivers(attempt: ClaimsOfPod) -> tuple[str, ...]:
+    """Whose devices have binding conditions, sorted."""
+    stored = (held.claim.status.allocation for held in attempt.held)
+    return tuple(
+        sorted(
+            {
+                result.driver
+                for allocation in (*attempt.reserved.values(), *stored)
+                if allocation is not None
+                for result in allocation.devices.results
+                if result.bindingConditions
+            }
+        )
     )

@@ -32,6 +32,7 @@ class ProfileTimings(Timings):
         self._refused: dict[tuple[str, frozenset[str], str], int] = {}
         metrics.plugin_evaluations.sources.append(self.evaluations)
         self._points, self._plugins = metrics.extension_point_duration, metrics.plugin_duration
+        self._conditions, self._conditions_wait = metrics.binding_conditions, metrics.binding_conditions_wait
         self._cycles = 0
         self._timer = PluginTimer(clock, self._took)
 
@@ -47,6 +48,12 @@ class ProfileTimings(Timings):
     def point(self, point: str, status: str, began: float) -> None:
         """One duration more."""
         self._points.observe((point, status, self._profile), self._clock() - began)
+
+    def waited(self, drivers: Iterable[str], status: str, began: float) -> None:
+        """Count and observe, per driver."""
+        for driver in drivers:
+            self._conditions.labels(self._profile, driver, status).inc()
+            self._conditions_wait.labels(self._profile, driver, status).observe(self._clock() - began)
 
     def asked(self, point: str, skipped: Collection[str], count: int, refused: Iterable[tuple[str, int]] = ()) -> None:
         """Add up per set of skipped plugins; ``evaluations`` makes numbers per plugin of it."""

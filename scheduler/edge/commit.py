@@ -249,7 +249,7 @@ class Committer:
                     self._devices_there(placed, instruction.claim.key, instruction.allocation)
                 with _prefixed(f'running PreBind plugin "{plugin.name}": '):
                     if isinstance(instruction, WaitUntil):
-                        await self._wait_aside(placed.pod, instruction)
+                        await self._wait_counted(placed, instruction)
                         continue
                     claim = await self._perform(placed.pod, instruction)
                 gave = isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None
@@ -304,6 +304,21 @@ class Committer:
         if claim is not None:
             self.on_events(self.state.learn_claim(claim))
         return claim
+
+    async def _wait_counted(self, placed: Placed, wait: WaitUntil) -> None:
+        """``_wait_aside``, and how it ended."""
+        timings = placed.profile.timings
+        began, status = timings.clock(), "error"
+        try:
+            await self._wait_aside(placed.pod, wait)
+            status = "success"
+        except (_GoneError, _PreemptedError):
+            raise
+        except SchedulerError as error:
+            status = "timeout" if str(error).startswith("device binding timeout") else "failure"
+            raise
+        finally:
+            timings.waited(wait.drivers, status, began)
 
     async def _wait_aside(self, pod: Pod, wait: WaitUntil) -> None:
         """Wait without a place among the commits, which others need; what is ready at once keeps it."""

@@ -479,11 +479,14 @@ class SchedulingLoop:
 
     def _post_bind(self, placed: Placed) -> None:
         """PostBind plugins are told in order; nothing they do takes the Binding back."""
+        timings = placed.profile.timings
+        began = timings.clock()
         for plugin in placed.profile.post_bind:
             try:
                 call(plugin, "PostBind", plugin.post_bind, placed.cycle, placed.node)
             except PluginError as error:
                 self.reports.broken(f"PostBind for pod {placed.pod.key}", error)
+        timings.point("PostBind", "Success", began)
 
     def fail(self, queued: QueuedPod, report: FailureReport, started: float) -> None:
         """Requeue with the newest object and report (spec 6.2). A Pod that is gone or bound is not requeued."""

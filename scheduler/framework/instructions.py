@@ -128,6 +128,7 @@ class WaitUntil:
     """Wait until ``ready`` answers: None to go on waiting, "" for ready, a text for failure.
 
     Checked at once and then every ``interval_s``, at most ``timeout_s``; ``timeout_text`` is the error afterwards.
+    ``drivers``: whose devices are waited for, to be counted.
     """
 
     ready: Callable[[], str | None]
@@ -136,6 +137,7 @@ class WaitUntil:
     timeout_text: str
     reason: str = ""
     note: str = ""
+    drivers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

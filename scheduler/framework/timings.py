@@ -33,6 +33,9 @@ class Timings:
     def point(self, point: str, status: str, began: float) -> None:
         """All plugins of ``point`` have run, since ``began`` of this clock; ``status``: a code's label."""
 
+    def waited(self, drivers: Iterable[str], status: str, began: float) -> None:
+        """Binding conditions of the devices of ``drivers`` were waited for: success, failure, timeout or error."""
+
     def asked(self, point: str, skipped: Collection[str], count: int, refused: Iterable[tuple[str, int]] = ()) -> None:
         """The plugins of ``point`` that are not ``skipped`` were asked about ``count`` Pods or nodes, in their order.
 

@@ -56,6 +56,7 @@ async def test_a_pods_way_is_measured_at_every_point() -> None:
             "Permit",
             "PreBind",
             "Bind",
+            "PostBind",
         }
         assert all('status="Success"' in labels for labels in counts)
         evaluated = values(metrics, "scheduler_plugin_evaluation_total")

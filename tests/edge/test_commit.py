@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.instructions import BindPod, UnreserveClaim, WaitUntil, WriteClaim
+from scheduler.framework.timings import Timings
 from scheduler.state.cluster import ClusterState
 from scheduler.state.podinfo import pod_info
 from tests.cycle.attempt_world import make_node, profile_of
@@ -368,6 +370,25 @@ async def test_a_wait_ends_with_its_answer() -> None:
     w = CommitWorld(Steps([WaitUntil(lambda: None, 10.0, 4.0, "too late")]))
     assert (await w.commit()).text == 'running PreBind plugin "Steps": too late'
     assert w.pauses_s == [4.0, 4.0, 2.0]
+
+
+async def test_how_a_wait_for_binding_conditions_ended_is_counted() -> None:
+    """success, failure or timeout, per driver."""
+    ends: list[tuple[tuple[str, ...], str]] = []
+
+    class Counting(Timings):
+        def waited(self, drivers: Iterable[str], status: str, began: float) -> None:
+            ends.append((tuple(drivers), status))
+
+    async def wait(ready: Callable[[], str | None], timeout_text: str = "device binding timeout: too late") -> None:
+        w = CommitWorld(Steps([WaitUntil(ready, 10.0, 4.0, timeout_text, drivers=("d",))]))
+        w.placed = replace(w.placed, profile=replace(w.placed.profile, timings=Counting()))
+        await w.commit()
+
+    await wait(lambda: "")
+    await wait(lambda: "device failed")
+    await wait(lambda: None)
+    assert ends == [(("d",), "success"), (("d",), "failure"), (("d",), "timeout")]
 
 
 async def test_a_pod_deleted_during_a_wait() -> None:
