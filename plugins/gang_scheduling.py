@@ -55,7 +55,7 @@ class GangScheduling:
         if group is None:
             text = f'waiting for pods\'s pod group "{group_name(pod)}" to appear in scheduling queue'
             return unresolvable(text)
-        if sum(1 for _ in self._state.pod_groups.members(key)) < group.min_count:
+        if len(self._state.pod_groups.members(key)) < group.min_count:
             return unresolvable(_TOO_FEW)
         return SUCCESS
 

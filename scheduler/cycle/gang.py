@@ -92,7 +92,7 @@ class GroupAttempt:
         self.profile, self.group, self.pods, self.state = profile, group, tuple(pods), state
         self.now, self.rotation = now, rotation
         self.pod = self.pods[0]
-        self._budget = 0
+        self._budget = self._left = 0
         self._answer: str | None = None
         self._suspended = False
         self._members: list[Member] = []
@@ -101,7 +101,7 @@ class GroupAttempt:
 
     def step(self, budget: int) -> Running | Need | GroupDecision:
         """Go on for about ``budget`` units of work. Whatever it raises, everything has been given back before."""
-        self._budget = budget
+        self._budget = self._left = budget
         answer, self._answer = self._answer, None
         try:
             return self._steps.send(answer) if self._suspended else next(self._steps)
@@ -141,6 +141,9 @@ class GroupAttempt:
                 text, error = f"failed to schedule other pod from a pod group: {member.decision.text}", True
                 break
             text, final = shortage(self.group.min_count, self.scheduled(), len(self.pods) - number)
+            self._left -= len(self.state.nodes) + 1
+            if self._left <= 0 and not final:
+                yield Running()
         if not text:
             text = self._drop_gone()
         if text:

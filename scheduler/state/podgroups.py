@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
@@ -38,7 +38,7 @@ class PodGroupState:
         """The Pod's group, None without one and when it is not known."""
         return self._groups.get(group_key(pod))
 
-    def members(self, key: str) -> Iterable[Pod]:
+    def members(self, key: str) -> Collection[Pod]:
         """The Pods that name the group, in the order they were seen. Do not change the state while iterating."""
         return self._members.get(key, {}).values()
 

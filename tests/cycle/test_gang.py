@@ -158,6 +158,16 @@ def test_members_stand_on_what_the_ones_before_them_left() -> None:
     assert len(gang.state.devices.ledger.state()) == 3
 
 
+def test_a_large_group_lets_others_run_between_its_members() -> None:
+    """Each member costs the rows it may look at; when the budget is used up the attempt is suspended."""
+    gang = Gang([4, 4], [1, 1, 1, 1], 4)
+    attempt, suspended = gang.attempt(), 0
+    while isinstance(attempt.step(6), Running):
+        suspended += 1
+    assert suspended == 2
+    assert len(gang.state.placements) == 4
+
+
 def test_it_ends_as_soon_as_the_minimum_is_out_of_reach() -> None:
     """The members after that are not tried; each that was says its own reasons."""
     gang = Gang([1], [1, 1, 1, 1], 3)
