@@ -231,7 +231,8 @@ def _samples(text: str) -> set[tuple[str, frozenset[str], float]]:
 
 
 def _flags(text: str) -> set[str]:
-    flags = {line.split(":")[0] for line in text.splitlines()[3:] if ":" in line}
+    # kube-scheduler draws what stands between name and value, so that nobody parses it.
+    flags = {re.split(r"[:= ]", line)[0] for line in text.splitlines()[3:] if line}
     return flags - {"help"}
 
 
