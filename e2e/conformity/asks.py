@@ -87,7 +87,9 @@ def _asked(draw: Draw, choice: bool = False) -> Json:
 def _amount(draw: Draw) -> str:
     if draw.has("fraction") and draw.chance(50):
         return draw.of("500m", "750m", "1500m", "1250m", "1u", "10Pi")
-    return draw.of("1", "1", "1", "1", "2", "2", "2", "3", "4", "0", "1500m", "1500m", "1Gi", "1Gi", "3Gi", "9", "10E")
+    return draw.of(
+        "1", "1", "1", "1", "2", "2", "3", "4", "4", "0", "1500m", "1500m", "1Gi", "1Gi", "3Gi", "9", "10E", "10E"
+    )
 
 
 def _domain(draw: Draw) -> str:

@@ -19,12 +19,12 @@ ROOT = "c.example.com/root"
 
 # Theme -> percent of cases in which it appears. Few themes at a time keep cases readable and often solvable.
 THEMES = {
-    "capacity": 30,
-    "counters": 28,
+    "capacity": 33,
+    "counters": 31,
     "taints": 23,
     "binding": 14,
     "many": 7,
-    "late": 7,
+    "late": 5,
     "broken_pools": 27,
     "placement": 30,
     "cel_errors": 15,
@@ -34,7 +34,7 @@ THEMES = {
     "skips": 13,
     "fraction": 14,
     "gates": 14,
-    "network": 9,
+    "network": 8,
     "one_driver": 35,
 }
 DEFAULT_GATES = (

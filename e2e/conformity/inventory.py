@@ -209,18 +209,18 @@ def _policy(draw: Draw, value: str) -> Json:
     least = "500m" if fraction and draw.chance(50) else f"1{unit}"
     limits: Json = {"min": least}
     default = least if draw.chance(70) else f"2{unit}"
-    if draw.chance(60):
+    if draw.chance(75):
         limits["step"] = "500m" if fraction else draw.of(f"1{unit}", f"2{unit}", f"2{unit}")
         if limits["step"] == f"2{unit}":
             default = least
-    if draw.chance(50):
+    if draw.chance(70):
         limits["max"] = f"3{unit}"
     return {"default": default, "validRange": limits}
 
 
 def _consumed(draw: Draw) -> list[Json]:
     result = []
-    for number in range(draw.of(1, 1, 1, SETS_MAX)):
+    for number in draw.of([0], [0], [1], [0, 1]):
         counters: Json = {"mem": {"value": draw.of("1", "2", "2", "3")}}
         if number == 0 and draw.chance(35):
             counters["cores"] = {"value": draw.of("1", "500m", "2")}
@@ -271,10 +271,10 @@ def holders(draw: Draw, inventory: list[Json]) -> list[Json]:
         for device in slice_["spec"].get("devices", ())
     ]
     result: list[Json] = []
-    if not known or draw.chance(50):
+    if not known or draw.chance(35 if draw.has("counters") else 50):
         return result
     shares = 0
-    for number in range(draw.of(1, 1, 2, 3)):
+    for number in range(draw.of(1, 2, 2, 3) if draw.has("capacity") else draw.of(1, 1, 2, 3)):
         held: list[Json] = []
         several = draw.of(1, 2, 3) if draw.has("counters") else draw.of(1, 1, 2)
         for driver, pool, device in _chosen(draw, known, several):
@@ -305,7 +305,7 @@ def _chosen(draw: Draw, known: list[tuple[str, str, Json]], count: int) -> list[
     if shared and draw.chance(40):
         return shared[:1]
     counted = [entry for entry in known if entry[2].get("consumesCounters")]
-    if counted and draw.chance(45):
+    if counted and draw.chance(60):
         # Enough of them overdraw a counter: a device may have come into use before its partitions were counted.
         return draw.sample(counted, min(len(counted), count + 1))
     return draw.sample(known, min(len(known), count))

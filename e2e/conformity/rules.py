@@ -60,13 +60,13 @@ def _given_whole(given: Sequence[Json]) -> set[tuple[str, str, str]]:
     }
 
 
-_CAPACITY = re.compile(r'(checking capacity for device [^:]+: )capacity "[^"]+": .*')
+_CAPACITY = re.compile(r'(.*: checking capacity for device [^:]+: )capacity "([^"]+)": ')
 
 
 def _one_of_several_capacities(case: Json, ours: Json, theirs: Json) -> bool:
     """Both end the attempt at the same device, each because of another of its capacities."""
-    one, other = ours.get("error", ""), theirs.get("error", "")
-    return bool(_CAPACITY.search(one)) and _CAPACITY.sub(r"\1", one) == _CAPACITY.sub(r"\1", other)
+    one, other = (_CAPACITY.match(answer.get("error", "")) for answer in (ours, theirs))
+    return bool(one and other and one[1] == other[1] and one[2] != other[2])
 
 
 def _compiler_panics(case: Json, ours: Json, theirs: Json) -> bool:
