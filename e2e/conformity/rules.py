@@ -35,20 +35,35 @@ def _terms_of_a_device(case: Json, ours: Json, theirs: Json) -> bool:
 
 
 def _share_of_a_dedicated_device(case: Json, ours: Json, theirs: Json) -> bool:
-    """Upstream gave out a device whole although a share of it is in use, and we did not."""
+    """Upstream gave out, or failed on, a device of which a share is in use, and we passed it by."""
     allocated, given = case.get("allocated") or (), theirs.get("results") or ()
+    if any(f"{'/'.join(device)}: " in theirs.get("error", "") for device in _shared(allocated) & _dedicated(case)):
+        return ours.get("error") != theirs["error"]
     return held_and_given(allocated, given) and not held_and_given(allocated, ours.get("results") or ())
 
 
 def held_and_given(allocated: Sequence[Json], given: Sequence[Json]) -> bool:
     """Whether an allocation of ``given`` has a device whole of which a claim of ``allocated`` holds a share."""
-    shares = {
+    return bool(_shared(allocated) & _given_whole(given))
+
+
+def _shared(allocated: Sequence[Json]) -> set[tuple[str, str, str]]:
+    return {
         (held["driver"], held["pool"], held["device"])
         for claim in allocated
         for held in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ())
         if held.get("shareID") and not held.get("adminAccess")
     }
-    return bool(shares & _given_whole(given))
+
+
+def _dedicated(case: Json) -> set[tuple[str, str, str]]:
+    """The devices that nobody may share, as the slices have them now."""
+    return {
+        (slice_["spec"]["driver"], slice_["spec"]["pool"]["name"], device["name"])
+        for slice_ in case["slices"]
+        for device in slice_["spec"].get("devices", ())
+        if not device.get("allowMultipleAllocations")
+    }
 
 
 def _given_whole(given: Sequence[Json]) -> set[tuple[str, str, str]]:
