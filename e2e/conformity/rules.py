@@ -38,7 +38,7 @@ def _share_of_a_dedicated_device(case: Json, ours: Json, theirs: Json) -> bool:
     """Upstream gave out, or failed on, a device of which a share is in use, and we passed it by."""
     allocated, given = case.get("allocated") or (), theirs.get("results") or ()
     if any(f"{'/'.join(device)}: " in theirs.get("error", "") for device in _shared(allocated) & _dedicated(case)):
-        return ours.get("error") != theirs["error"]
+        return bool(ours.get("error") != theirs["error"])
     return held_and_given(allocated, given) and not held_and_given(allocated, ours.get("results") or ())
 
 
