@@ -15,7 +15,7 @@ def late_claims(draw: Draw, slices: list[Json]) -> list[Json]:
     devices = [(slice_["spec"]["driver"], device) for slice_ in slices for device in slice_["spec"].get("devices", ())]
     constraint, wanted = _choosy(draw, devices)
     spare = len(devices) - wanted - draw.of(0, 0, 0, 1, 2) + draw.of(0, 0, 0, 0, 1)
-    greedy = []
+    greedy: list[Json] = []
     while spare > 0 and len(greedy) < 3:
         count = min(spare, draw.of(2, 3, 4, 5))
         greedy.append(_request(f"req-{len(greedy)}", count))
