@@ -41,6 +41,7 @@ class DynamicResources:
     """Allocates the Pod's claims, reserves them and writes them before the Pod is bound."""
 
     name: str = NAME
+    pre_bind_parallel = True
     depends = Depends.NOTHING
 
     def __init__(self, handle: Handle) -> None:

@@ -46,6 +46,7 @@ class VolumeBinding(PluginBase):
     """
 
     name = "VolumeBinding"
+    pre_bind_parallel = True
     depends = Depends.NOTHING
 
     def __init__(self, handle: Handle) -> None:

@@ -22,6 +22,7 @@ from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
 from scheduler.edge.claim_errors import ClaimError, ClaimInUseError
+from scheduler.edge.side_by_side import SharedAside, groups, run_together
 from scheduler.errors import InternalError, SchedulerError
 from scheduler.framework.events import ClusterEvent
 from scheduler.framework.extender_calls import CallExtenders
@@ -173,6 +174,7 @@ class Committer:
         self._stopping = False
         self._withdrawable: set[str] = set()
         self._withdrawn: set[str] = set()
+        self._broken: set[str] = set()
 
     async def commit(self, placed: Placed, promised: Sequence[Promise]) -> CommitOutcome:
         """Carry out ``placed``; on any failure undo what can be undone and say why.
@@ -241,20 +243,47 @@ class Committer:
         return None
 
     async def _pre_bind(self, placed: Placed, written: list[ResourceClaim]) -> None:
-        for plugin in placed.profile.pre_bind:
-            instructions: Sequence[Instruction] = call(plugin, "PreBind", plugin.pre_bind, placed.cycle, placed.node)
-            for instruction in instructions or ():
-                self._still_wanted(placed.pod)
-                if isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None:
-                    self._devices_there(placed, instruction.claim.key, instruction.allocation)
-                with _prefixed(f'running PreBind plugin "{plugin.name}": '):
-                    if isinstance(instruction, WaitUntil):
-                        await self._wait_counted(placed, instruction)
-                        continue
-                    claim = await self._perform(placed.pod, instruction)
-                gave = isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None
-                if claim is not None and gave:
-                    written.append(claim)
+        """PreBind plugins in order; consecutive ones that allow it side by side (spec 7.1)."""
+        aside = SharedAside(self.aside)
+        uid = placed.pod.uid
+        for members in groups(placed.profile.pre_bind):
+            # Each plugin is asked before any of the group writes: it answers on one and the same state.
+            asked = [
+                (plugin, call(plugin, "PreBind", plugin.pre_bind, placed.cycle, placed.node) or ())
+                for plugin in members
+            ]
+            works = [
+                self._instructions(placed, plugin, instructions, written, aside)
+                for plugin, instructions in asked
+                if instructions
+            ]
+            if works:
+                try:
+                    await run_together(works, lambda: self._broken.add(uid))
+                finally:
+                    self._broken.discard(uid)
+
+    async def _instructions(
+        self,
+        placed: Placed,
+        plugin: Any,
+        instructions: Sequence[Instruction],
+        written: list[ResourceClaim],
+        aside: SharedAside,
+    ) -> None:
+        """One plugin's instructions in order; the first failure ends them."""
+        for instruction in instructions:
+            self._still_wanted(placed.pod)
+            gives = isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None
+            if isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None:
+                self._devices_there(placed, instruction.claim.key, instruction.allocation)
+            with _prefixed(f'running PreBind plugin "{plugin.name}": '):
+                if isinstance(instruction, WaitUntil):
+                    await self._wait_counted(placed, instruction, aside)
+                    continue
+                claim = await self._perform(placed.pod, instruction)
+            if claim is not None and gives:
+                written.append(claim)
 
     async def _perform(self, pod: Pod, instruction: Instruction) -> ResourceClaim | None:
         if isinstance(instruction, WriteClaim):
@@ -305,12 +334,12 @@ class Committer:
             self.on_events(self.state.learn_claim(claim))
         return claim
 
-    async def _wait_counted(self, placed: Placed, wait: WaitUntil) -> None:
+    async def _wait_counted(self, placed: Placed, wait: WaitUntil, aside: SharedAside) -> None:
         """``_wait_aside``, and how it ended."""
         timings = placed.profile.timings
         began, status = timings.clock(), "error"
         try:
-            await self._wait_aside(placed.pod, wait)
+            await self._wait_aside(placed.pod, wait, aside)
             status = "success"
         except (_GoneError, _PreemptedError):
             raise
@@ -320,11 +349,11 @@ class Committer:
         finally:
             timings.waited(wait.drivers, status, began)
 
-    async def _wait_aside(self, pod: Pod, wait: WaitUntil) -> None:
+    async def _wait_aside(self, pod: Pod, wait: WaitUntil, aside: SharedAside) -> None:
         """Wait without a place among the commits, which others need; what is ready at once keeps it."""
         self.on_wait(pod, wait)
         if not _is_ready(wait):
-            async with self.aside():
+            async with aside():
                 await self._poll(pod, wait)
 
     async def _wait(self, pod: Pod, wait: WaitUntil) -> None:
@@ -338,6 +367,8 @@ class Committer:
         while waited_s < wait.timeout_s:
             if self._stopping:
                 raise SchedulerError("the scheduler stops")
+            if pod.uid in self._broken:
+                raise SchedulerError("another PreBind plugin has failed")
             pause_s = min(wait.interval_s, wait.timeout_s - waited_s)
             await self._sleep(pause_s)  # type: ignore[misc]  # injected; asyncio.sleep in production
             waited_s += pause_s

@@ -183,7 +183,10 @@ class PermitPlugin(Plugin, Protocol):
 
 
 class PreBindPlugin(Plugin, Protocol):
-    """What must be written or waited for before the Binding."""
+    """What must be written or waited for before the Binding.
+
+    With a true attribute ``pre_bind_parallel`` it runs side by side with its neighbours that have one, too.
+    """
 
     def pre_bind(self, cycle: Cycle, node: str) -> Sequence[Instruction]:
         """In order; the first failure ends the binding."""
