@@ -26,7 +26,7 @@ from scheduler.api.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURC
 from scheduler.api.workloads import SERVICE
 from scheduler.app.profiles import build_profiles, queue_hooks
 from scheduler.cel import compile_selector
-from scheduler.config import load_config
+from scheduler.config import SchedulerConfig, load_config
 from scheduler.cycle.attempt import Attempt, Rotation, decide
 from scheduler.cycle.decision import Placed
 from scheduler.framework.profile import Profile
@@ -42,10 +42,10 @@ WARM_UP = 20
 class Bench:
     """A ClusterState of ``nodes`` nodes for one workload, and the default profile on it."""
 
-    def __init__(self, workload: Workload, nodes: int) -> None:
+    def __init__(self, workload: Workload, nodes: int, config: SchedulerConfig | None = None) -> None:
         self.state, self.workload = ClusterState(), workload
         ids = itertools.count()
-        profiles = build_profiles(load_config(""), self.state, lambda: f"id-{next(ids)}", self.state.features)
+        profiles = build_profiles(config or load_config(""), self.state, lambda: f"id-{next(ids)}", self.state.features)
         self.profile: Profile = next(iter(profiles.values()))
         self.hooks = queue_hooks(profiles)
         self.revision = 0
