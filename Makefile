@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants wheel lock clean
+.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,9 @@ conformity-schedule: install ## whole attempts against kube-scheduler's framewor
 mutants: install ## seeded faults in our rules, each must be noticed by one conformity run of the CI size (10 min)
 	$(BIN)/python -m e2e.conformity.mutants $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m e2e.conformity.schedule_mutants $(if $(SEED),--seed $(SEED))
+
+bench: install controlplane ## both schedulers side by side on the real control plane: make bench [ARGS='plain device --rounds 1']
+	$(BIN)/python -m e2e.bench $(ARGS)
 
 wheel: install ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
