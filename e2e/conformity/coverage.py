@@ -190,7 +190,7 @@ CALL = re.compile(r"((?:(?:optional|sets|lists|strings|format|cel|ip)\.)?[A-Za-z
 # Class of error -> pattern in its text; the first that fits counts.
 CEL_ERRORS = {
     "cost: limit exceeded": r"^cost: ",
-    "compile: undeclared name or field": r"^compile: .*(undeclared reference|undefined field|does not support field selection)",
+    "compile: undeclared name or field": r"^compile: .*(undeclared ref|undefined field|support field selection)",
     "compile: no matching overload": r"^compile: .*found no matching overload",
     "compile: syntax": r"^compile: .*Syntax error",
     "compile: element types": r"^compile: .*expected type",
