@@ -64,7 +64,8 @@ class VolumeRestrictions(PluginBase):
             if READ_WRITE_ONCE_POD in claim.spec.accessModes:
                 exclusive.add(key)
         disks = tuple(volume for volume in volumes if disk_keys(volume))
-        used = sum(state.users(key) > 0 for key in exclusive)
+        nodes = cycle.state.nodes
+        used = sum(state.users(key, lambda node: nodes.row_of(node) is not None) > 0 for key in exclusive)
         if not disks and not used:
             return SKIP_FILTER
         cycle.data[self.name] = _Use(disks, frozenset(exclusive), used)

@@ -5,7 +5,7 @@ Source: kube-scheduler 1.37, VolumeBinding's assume caches and the snapshot's cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from scheduler.api.changes import Change
@@ -102,7 +102,7 @@ class VolumeState:
         self.attachments: dict[str, VolumeAttachment] = {}
         self.attached = AttachedVolumes(self)
         self._by_class: dict[str, set[str]] = {}
-        self._users: dict[str, int] = {}
+        self._users: dict[str, dict[str, int]] = {}
         self._disks: dict[str, dict[str, int]] = {}
 
     # What changed
@@ -192,7 +192,10 @@ class VolumeState:
         for volume in pod.spec.volumes:
             if volume.persistentVolumeClaim is not None:
                 key = f"{pod.metadata.namespace}/{volume.persistentVolumeClaim.claimName}"
-                _add(self._users, key, sign)
+                users = self._users.setdefault(key, {})
+                _add(users, node, sign)
+                if not users:
+                    del self._users[key]
             for disk in disk_keys(volume):
                 nodes = self._disks.setdefault(disk, {})
                 _add(nodes, node, sign)
@@ -200,9 +203,12 @@ class VolumeState:
                     del self._disks[disk]
         self.attached.pod_moved(pod, node, sign)
 
-    def users(self, claim_key: str) -> int:
-        """Uses of the claim (``namespace/name``) by Pods on nodes."""
-        return self._users.get(claim_key, 0)
+    def users(self, claim_key: str, listed: Callable[[str], bool]) -> int:
+        """Uses of the claim (``namespace/name``) by Pods on nodes for which ``listed`` says yes.
+
+        Pods of a node that is gone do not count: kube-scheduler's snapshot holds listed nodes only (spec 5.2, 5.5).
+        """
+        return sum(count for node, count in self._users.get(claim_key, {}).items() if listed(node))
 
     def nodes_with_disk(self, disk: str) -> Iterable[str]:
         """Nodes with a Pod that uses the in-tree disk, as ``disk_keys`` names it."""

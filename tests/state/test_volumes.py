@@ -97,7 +97,8 @@ def test_verify_notices_a_lost_count() -> None:
     """A use that is not counted is found."""
     state, user = VolumeState(), pod("p", of_claim("a"))
     state.pod_added(user, "n0")
-    assert state.users("default/a") == 1
+    assert state.users("default/a", lambda node: True) == 1
+    assert state.users("default/a", lambda node: False) == 0
     state.verify([(user, "n0")])
     with pytest.raises(InternalError, match="claim uses"):
         state.verify([])
