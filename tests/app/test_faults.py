@@ -99,7 +99,7 @@ def random_fault(rng: random.Random) -> Fault:
     return Fault(Action.DELAY, delay_s=rng.random() * 0.3, times=3, **common)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 async def test_random_faults_on_writes_and_watches(seed: int) -> None:
     """Answers lost before and after the effect, refusals of every kind, broken and compacted watches."""
     rng = random.Random(seed)

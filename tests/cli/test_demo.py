@@ -28,6 +28,7 @@ def test_demo_tells_its_story_and_ends(capsys: pytest.CaptureFixture[str]) -> No
     assert "ask for 2 instead of 4 devices" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_keep_leaves_a_cluster_for_kubectl(number: signal.Signals, code: int) -> None:
     """--keep prints a kubeconfig whose server answers, goes on until interrupted, and leaves no file behind."""
