@@ -17,6 +17,7 @@ import msgspec
 from scheduler.api.core import Node
 from scheduler.api.kinds import without_nulls
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.cli.case_lines import answer_lines
 from scheduler.cli.conformity_cel import CaseError, run_cel
 from scheduler.cli.conformity_schedule import run_schedule
 from scheduler.dra.allocator import Allocated, Fatal, NodeError, Timeout, allocate
@@ -62,12 +63,7 @@ class AllocateCase(msgspec.Struct, forbid_unknown_fields=True):
     answer: Any = None
 
 
-class _Name(msgspec.Struct):
-    name: str = ""
-
-
 _DECODER = msgspec.json.Decoder(AllocateCase)
-_NAME = msgspec.json.Decoder(_Name)
 
 
 def features_of(given: dict[str, bool] | None) -> Features:
@@ -146,16 +142,7 @@ def _identified(claim: ResourceClaim, name: str) -> ResourceClaim:
 
 def run_allocate(lines: Iterable[str | bytes]) -> Iterator[bytes]:
     """One answer line per case line, in order. A case that cannot be read answers ``input_error``."""
-    for line in lines:
-        raw = line.encode() if isinstance(line, str) else line
-        if not raw.strip():
-            continue
-        answer: dict[str, Any]
-        try:
-            answer = answer_allocate(_decode(raw))
-        except (msgspec.DecodeError, CaseError) as error:
-            answer = {"name": _name_of(raw), "input_error": str(error)}
-        yield msgspec.json.encode(answer)
+    return answer_lines(lines, lambda raw: answer_allocate(_decode(raw)), (msgspec.DecodeError, CaseError))
 
 
 def _decode(raw: bytes) -> AllocateCase:
@@ -164,13 +151,6 @@ def _decode(raw: bytes) -> AllocateCase:
         return _DECODER.decode(raw)
     except msgspec.ValidationError:
         return _DECODER.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
-
-
-def _name_of(raw: bytes) -> str:
-    try:
-        return _NAME.decode(raw).name
-    except msgspec.DecodeError:
-        return ""
 
 
 COMMANDS: dict[str, Callable[[Iterable[str | bytes]], Iterator[bytes]]] = {

@@ -10,6 +10,7 @@ import msgspec
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import DeviceAttribute, DeviceCapacity
 from scheduler.cel import CelDevice, CompileError, EvaluationError, compile_selector
+from scheduler.cli.case_lines import answer_lines
 from scheduler.dra.devices import attribute_value
 
 
@@ -36,12 +37,7 @@ class CelCase(msgspec.Struct, forbid_unknown_fields=True):
     meta: Any = None
 
 
-class _Name(msgspec.Struct):
-    name: str = ""
-
-
 _DECODER = msgspec.json.Decoder(CelCase)
-_NAME = msgspec.json.Decoder(_Name)
 
 
 def answer_cel(case: CelCase) -> dict[str, Any]:
@@ -68,20 +64,5 @@ def answer_cel(case: CelCase) -> dict[str, Any]:
 
 def run_cel(lines: Iterable[str | bytes]) -> Iterator[bytes]:
     """One answer line per case line, in order. A case that cannot be read answers ``input_error``."""
-    for line in lines:
-        raw = line.encode() if isinstance(line, str) else line
-        if not raw.strip():
-            continue
-        answer: dict[str, Any]
-        try:
-            answer = answer_cel(_DECODER.decode(raw))
-        except (msgspec.DecodeError, QuantityError, CaseError) as error:
-            answer = {"name": _name_of(raw), "input_error": str(error)}
-        yield msgspec.json.encode(answer)
-
-
-def _name_of(raw: bytes) -> str:
-    try:
-        return _NAME.decode(raw).name
-    except msgspec.DecodeError:
-        return ""
+    unusable = (msgspec.DecodeError, QuantityError, CaseError)
+    return answer_lines(lines, lambda raw: answer_cel(_DECODER.decode(raw)), unusable)

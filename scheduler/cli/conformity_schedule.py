@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.kinds import without_nulls
+from scheduler.cli.case_lines import answer_lines
 from scheduler.errors import SchedulerError
 
 
@@ -23,12 +24,7 @@ class ScheduleCase(msgspec.Struct, forbid_unknown_fields=True):
     meta: Any = None
 
 
-class _Name(msgspec.Struct):
-    name: str = ""
-
-
 _DECODER = msgspec.json.Decoder(ScheduleCase)
-_NAME = msgspec.json.Decoder(_Name)
 
 
 def answer_schedule(case: ScheduleCase, clock: Callable[[], float] = time.time) -> dict[str, Any]:
@@ -43,20 +39,5 @@ def answer_schedule(case: ScheduleCase, clock: Callable[[], float] = time.time) 
 
 def run_schedule(lines: Iterable[str | bytes]) -> Iterator[bytes]:
     """One answer line per case line, in order. A case that cannot be used answers ``input_error``."""
-    for line in lines:
-        raw = line.encode() if isinstance(line, str) else line
-        if not raw.strip():
-            continue
-        answer: dict[str, Any]
-        try:
-            answer = answer_schedule(_DECODER.decode(raw))
-        except (msgspec.DecodeError, SchedulerError, ValueError) as error:
-            answer = {"name": _name_of(raw), "input_error": str(error)}
-        yield msgspec.json.encode(answer)
-
-
-def _name_of(raw: bytes) -> str:
-    try:
-        return _NAME.decode(raw).name
-    except msgspec.DecodeError:
-        return ""
+    unusable = (msgspec.DecodeError, SchedulerError, ValueError)
+    return answer_lines(lines, lambda raw: answer_schedule(_DECODER.decode(raw)), unusable)

@@ -9,7 +9,6 @@ import numpy as np
 
 from plugins.volumes import NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone
 from scheduler.api.changes import Change
-from scheduler.api.core import Pod
 from scheduler.api.kinds import NODE, POD, Kind, convert
 from scheduler.api.storage import STORAGE_KINDS
 from scheduler.config.arguments import decode_arguments
@@ -18,11 +17,13 @@ from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Handle
 from scheduler.framework.status import Code, Status
 from scheduler.state.cluster import ClusterState
-from scheduler.state.podinfo import pod_info
+from tests.plugins.topology_world import as_json, cycle_of
 
 CLASSES: dict[str, Any] = {c.name: c for c in (VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone)}
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (NODE, POD, *STORAGE_KINDS)}
 Json = dict[str, Any]
+
+__all__ = ["CLASSES", "KINDS", "cycle_of", "differences", "plugin_of", "rejections", "state_of"]
 
 
 def state_of(objects: Iterable[Json]) -> ClusterState:
@@ -38,19 +39,6 @@ def plugin_of(name: str, state: ClusterState, args: object = None) -> Any:
     """One of the four plugins, with ``args`` decoded as the configuration would."""
     arguments = decode_arguments(name, args, "args", Problems())
     return CLASSES[name](Handle(state, None, None, arguments))
-
-
-def cycle_of(state: ClusterState, pod: Pod) -> Cycle:
-    """An attempt for ``pod``."""
-    return Cycle(pod, pod_info(pod), state)
-
-
-def as_json(status: Status, plugin: str) -> Json:
-    """A status as the oracle writes it."""
-    answer: Json = {"code": status.code.label}
-    if status.code is not Code.SUCCESS:
-        answer |= {"plugin": plugin, "reasons": sorted(status.reasons)}
-    return answer
 
 
 def rejections(plugin: Any, cycle: Cycle) -> dict[str, Json]:
