@@ -83,7 +83,7 @@ async def two_gangs_of_three_on_four_devices(cluster: Cluster) -> None:
     states: dict[str, str] = {}
 
     async def decided() -> bool:
-        """One gang has its place. Before its last claim exists a gang may be told False, so False alone decides nothing."""
+        """One gang has its place. A gang still without its last claim may be told False: that alone decides nothing."""
         for item in await cluster.api.list(POD_GROUPS, NS):
             for condition in item.get("status", {}).get("conditions", []):
                 states[item["metadata"]["name"]] = condition["status"]
