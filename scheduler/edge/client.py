@@ -22,6 +22,7 @@ from yarl import URL
 from scheduler import __version__
 from scheduler.api.bodies import JSON
 from scheduler.edge.credentials import Access
+from scheduler.edge.direct import DirectRequests
 from scheduler.edge.errors import AnswerLost, ApiUnavailable, ServerError, TooManyRequests, api_error
 from scheduler.errors import ClusterError
 
@@ -63,13 +64,18 @@ class OpenGate:
 _GATE: ContextVar[WriteGate | None] = ContextVar("write gate of the request under way", default=None)
 
 
+_SENT: ContextVar[Callable[[aiohttp.ClientRequest], None] | None] = ContextVar("told of requests sent", default=None)
+
+
 class _GatedRequest(aiohttp.ClientRequest):
     """Asks the gate once more when a connection is there: waiting for one may outlast the lease."""
 
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
-        gate = _GATE.get()
+        gate, sent = _GATE.get(), _SENT.get()
         if gate is not None:
             gate.check()
+        if sent is not None:
+            sent(self)
         return await super().send(conn)
 
 
@@ -78,6 +84,10 @@ Observer = Callable[[str, int, float], None]
 
 
 def _ignore(method: str, status: int, duration_s: float) -> None:
+    pass
+
+
+def _pass() -> None:
     pass
 
 
@@ -103,6 +113,7 @@ class ApiClient:
         self._sleep, self._rng, self._observe = sleep, rng or random.Random(), observe
         self._user_agent, self._connections_max = user_agent, connections_max
         self._session: aiohttp.ClientSession | None = None
+        self._direct: DirectRequests | None = None
         self._closed = False
 
     async def __aenter__(self) -> ApiClient:
@@ -132,11 +143,18 @@ class ApiClient:
             )
         return self._session
 
+    @staticmethod
+    def _target(path: str, query: Mapping[str, str] | None) -> str:
+        text = quote(path, safe="/:@!$&'()*+,;=~%")
+        return f"{text}?{urlencode(query)}" if query else text
+
     def _url(self, path: str, query: Mapping[str, str] | None) -> URL:
-        text = self.access.server + quote(path, safe="/:@!$&'()*+,;=~%")
-        if query:
-            text += "?" + urlencode(query)
-        return URL(text, encoded=True)
+        return URL(self.access.server + self._target(path, query), encoded=True)
+
+    def _sent(self, request: aiohttp.ClientRequest) -> None:
+        """From the first ordinary request on, small writes may take the shorter way over its connections."""
+        if self._direct is None and self._session is not None and self.access.proxy is None:
+            self._direct = DirectRequests(self._session, request, URL(self.access.server).path, CONNECT_TIMEOUT_S)
 
     def _headers(self, content_type: str = "") -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -169,30 +187,55 @@ class ApiClient:
         call = f"{method} {path}"
         loop = asyncio.get_running_loop()
         started_s, status = loop.time(), 0
-        token = _GATE.set(gate)
         try:
             with mapped_errors(call):
-                async with session.request(
-                    method,
-                    self._url(path, query),
-                    data=body,
-                    headers=self._headers(content_type if body is not None else ""),
-                    timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
-                    allow_redirects=False,
-                    server_hostname=self.access.server_name,
-                    proxy=self.access.proxy,
-                ) as answer:
-                    status = answer.status
-                    content = await answer.read()
-                    retry_after = answer.headers.get("Retry-After", "")
+                if self._direct is not None and body is not None:
+                    headers = self._headers(content_type)
+                    check = _pass if gate is None else gate.check
+                    status, content, retry_after = await self._direct.send(
+                        method, self._target(path, query), body, headers, check, timeout_s
+                    )
+                else:
+                    headers = self._headers(content_type if body is not None else "")
+                    answer = await self._ordinary(
+                        session, method, self._url(path, query), body, headers, timeout_s, gate
+                    )
+                    status, content, retry_after = answer
         finally:
-            _GATE.reset(token)
             self._observe(method, status, loop.time() - started_s)
         if status == 401:
             self.access.forget_token()
         if not 200 <= status < 300:
             raise api_error(status, content, call, retry_after)
         return Response(status, content)
+
+    async def _ordinary(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        url: URL,
+        body: bytes | None,
+        headers: dict[str, str],
+        timeout_s: float,
+        gate: WriteGate | None,
+    ) -> tuple[int, bytes, str]:
+        """As ``DirectRequests.send``, the library's general way."""
+        tokens = _GATE.set(gate), _SENT.set(self._sent)
+        try:
+            async with session.request(
+                method,
+                url,
+                data=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+                allow_redirects=False,
+                server_hostname=self.access.server_name,
+                proxy=self.access.proxy,
+            ) as answer:
+                return answer.status, await answer.read(), answer.headers.get("Retry-After", "")
+        finally:
+            _GATE.reset(tokens[0])
+            _SENT.reset(tokens[1])
 
     async def call(
         self,

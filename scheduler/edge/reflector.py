@@ -45,6 +45,20 @@ class _WatchEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
+class _Seen(msgspec.Struct):
+    """A watch event; ``object`` is an object of the kind, or its bytes when it still has to be decoded."""
+
+    type: str
+    meta: ObjectMeta
+    object: Any
+
+
+def _whole_event(kind: Kind) -> msgspec.json.Decoder[Any]:
+    """Decodes an event and its object in one pass."""
+    fields: list[tuple[str, Any]] = [("type", str), ("object", kind.wire or kind.struct)]
+    return msgspec.json.Decoder(msgspec.defstruct(f"{kind.name}Event", fields))
+
+
 _EVENT = msgspec.json.Decoder(_WatchEvent)
 _META = msgspec.json.Decoder(_Meta)
 
@@ -121,6 +135,7 @@ class Reflector:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
         self._events_at_gap = -1
+        self._whole = _whole_event(kind)
 
     async def run(self) -> None:
         """List and watch until cancelled. Never raises for what the server or the network does."""
@@ -325,39 +340,54 @@ class Reflector:
 
     def _event(self, line: bytes, batch: list[Change]) -> int:
         """Take one event; returns the revision it carries."""
+        found = self._read(line)
+        self.counters.events += 1
+        kind, meta = found.type, found.meta
+        revision = revision_of(meta.resourceVersion)
+        if kind == "BOOKMARK":
+            return revision
+        key = meta.key
+        old = self.store.get(key)
+        if kind == "DELETED":
+            if old is not None and old.metadata.uid == meta.uid:
+                del self.store[key]
+                batch.append(Change(self.kind, old, None, revision))
+            return revision
+        if kind not in ("ADDED", "MODIFIED"):
+            raise _StartOverError(f"unknown watch event type {kind!r}")
+        if old is not None and old.metadata.uid != meta.uid:
+            del self.store[key]
+            batch.append(Change(self.kind, old, None, revision))
+            old = None
+        new = found.object
+        if isinstance(new, msgspec.Raw):
+            try:
+                new = decode(self.kind, new)
+            except DecodeError as error:
+                self._report_bad(key, error, kept=old is not None)
+                return revision
+        self.store[key] = new
+        batch.append(Change(self.kind, old, new, revision))
+        return revision
+
+    def _read(self, line: bytes) -> _Seen:
+        """One line in one pass; what does not fit at once is looked at piece by piece."""
+        try:
+            whole = self._whole.decode(line)
+            if whole.type != "ERROR":
+                found = whole.object if self.kind.wire is None else whole.object.v1()
+                return _Seen(whole.type, found.metadata, found)
+        except (msgspec.DecodeError, DecodeError):
+            pass
         try:
             event = _EVENT.decode(line)
             if event.type == "ERROR":
                 status = decode_status(event.object)
                 raise error_for(status.code or 500, status, f"GET {self._path} (watch)")
-            meta = _META.decode(event.object).metadata
+            return _Seen(event.type, _META.decode(event.object).metadata, event.object)
         except msgspec.DecodeError as error:
             # It may have been any change: only a comparison with a LIST can tell.
             raise _StartOverError(f"unreadable watch event: {error}") from error
-        self.counters.events += 1
-        revision = revision_of(meta.resourceVersion)
-        if event.type == "BOOKMARK":
-            return revision
-        key, old = meta.key, self.store.get(meta.key)
-        if event.type == "DELETED":
-            if old is not None and old.metadata.uid == meta.uid:
-                del self.store[key]
-                batch.append(Change(self.kind, old, None, revision))
-            return revision
-        if event.type not in ("ADDED", "MODIFIED"):
-            raise _StartOverError(f"unknown watch event type {event.type!r}")
-        if old is not None and old.metadata.uid != meta.uid:
-            del self.store[key]
-            batch.append(Change(self.kind, old, None, revision))
-            old = None
-        try:
-            new = decode(self.kind, event.object)
-        except DecodeError as error:
-            self._report_bad(key, error, kept=old is not None)
-            return revision
-        self.store[key] = new
-        batch.append(Change(self.kind, old, new, revision))
-        return revision
 
     # shared
 
