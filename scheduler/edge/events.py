@@ -2,8 +2,8 @@
 
 Equal events (type, action, reason, reporter, regarding, related) within 6 minutes are one Event whose series counts:
 the first repeat is written at once, later ones are held and written after 30 s, then 60 s, and so on up to 6 minutes,
-so that a thousand waiting Pods cost a bounded number of writes. The first note of a series stays. At most 1000 writes
-wait; more are dropped and counted. Source: client-go's events recorder, 1.37; the growing pause is ours.
+so that a thousand waiting Pods cost a bounded number of writes. The first note of a series stays. At most 10,000
+writes wait; more are dropped and counted. Source: client-go's events recorder, 1.37; the growing pause is ours.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from scheduler.edge.times import micro_time
 from scheduler.errors import ClusterError
 from scheduler.explain.fit import event_note
 
-QUEUE_MAX = 1000
+QUEUE_MAX = 10_000
 SERIES_MAX = 20_000
 SERIES_GAP_S = 360.0
 REFRESH_FIRST_S, REFRESH_MAX_S = 30.0, 360.0
 REFRESH_TICK_S = 5.0
 TRIES_MAX, RETRY_PAUSE_S = 12, 10.0
-WRITES_PER_S = 50.0
+WRITERS = 4
+"""Writes under way at once: few, so that Bindings come first."""
 
 
 class _Series(msgspec.Struct, eq=False):
@@ -45,6 +46,8 @@ class _Series(msgspec.Struct, eq=False):
     written_at_s: float = 0.0
     refresh_s: float = REFRESH_FIRST_S
     queued: bool = False
+    writing: bool = False
+    again: bool = False
 
 
 _Key = tuple[str, str, str, str, str, ObjectReference, ObjectReference | None]
@@ -90,7 +93,7 @@ class EventRecorder:
         self._on_trouble, self._queue_max = on_trouble, queue_max
         self._series: dict[_Key, _Series] = {}
         self._queue: deque[_Series] = deque()
-        self._stamp = 0
+        self._stamp = self._busy = 0
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
 
@@ -121,19 +124,35 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write until cancelled. Nothing the server does ends it."""
-        refresher = asyncio.create_task(self._refresh_forever())
+        tasks = [asyncio.create_task(self._write_forever()) for _ in range(WRITERS)]
+        tasks.append(asyncio.create_task(self._refresh_forever()))
         try:
-            while True:
-                while self._queue:
-                    series = self._queue.popleft()
-                    series.queued = False
-                    await self._write(series)
-                    await self._sleep(1.0 / WRITES_PER_S)
-                self._idle.set()
-                self._wake.clear()
-                await self._wake.wait()
+            await asyncio.gather(*tasks)
         finally:
-            refresher.cancel()
+            for task in tasks:
+                task.cancel()
+
+    async def _write_forever(self) -> None:
+        while True:
+            while self._queue:
+                series = self._queue.popleft()
+                series.queued = False
+                if series.writing:
+                    series.again = True  # its counts are written in order
+                    continue
+                series.writing, series.again = True, False
+                self._busy += 1
+                try:
+                    await self._write(series)
+                finally:
+                    series.writing = False
+                    self._busy -= 1
+                if series.again:
+                    self._enqueue(series)
+            if not self._busy:
+                self._idle.set()
+            self._wake.clear()
+            await self._wake.wait()
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until everything recorded is written; False when ``timeout_s`` passed first. For a graceful stop."""

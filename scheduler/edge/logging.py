@@ -1,7 +1,7 @@
 """Logging: one wide line per attempt, text for people, JSON for machines, always on standard error.
 
 Nothing below the edge logs. Foreign libraries log through the standard module; their warnings are shown in the same
-format. ``-v`` counts as in Kubernetes: 0..3 say what happened, 4 and more add detail.
+format. ``-v`` counts as in Kubernetes: 0 says what went wrong or waits, 2 also what went well, 4 and more add detail.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any, Literal, TextIO
 import msgspec
 import structlog
 
+SUCCESS_VERBOSITY = 2
+"""From here on each Binding has its line, as in kube-scheduler; at 0 it would be the largest part of the log."""
 DETAIL_VERBOSITY = 4
 FOREIGN_VERBOSITY = 8
 
@@ -26,12 +28,19 @@ class _Threshold:
     """The level below which lines are dropped. For the whole process, as the loggers are."""
 
     level = logging.INFO
+    verbosity = 0
 
 
 def set_verbosity(verbosity: int) -> None:
     """Change -v while running; loggers that exist already follow."""
+    _Threshold.verbosity = verbosity
     _Threshold.level = logging.DEBUG if verbosity >= DETAIL_VERBOSITY else logging.INFO
     logging.getLogger().setLevel(logging.DEBUG if verbosity >= FOREIGN_VERBOSITY else logging.WARNING)
+
+
+def verbose(level: int) -> bool:
+    """True when -v is at least ``level``: asked before a line that is not worth its making otherwise."""
+    return _Threshold.verbosity >= level
 
 
 def _drop_below(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

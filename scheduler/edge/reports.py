@@ -14,6 +14,7 @@ from scheduler.api.core import Pod
 from scheduler.cycle.decision import Decision, Placed, Rejected
 from scheduler.edge.commit import CommitOutcome
 from scheduler.edge.events import EventRecorder
+from scheduler.edge.logging import DETAIL_VERBOSITY, SUCCESS_VERBOSITY, verbose
 from scheduler.edge.status import StatusWriter
 from scheduler.explain.outcome import UNSCHEDULABLE, FailureReport
 from scheduler.framework.instructions import PreemptPods, WaitUntil
@@ -96,7 +97,8 @@ class AttemptReports:
 
     def popped(self, queued: QueuedPod) -> None:
         """An attempt begins."""
-        self._log.debug("attempt", pod=queued.key, attempt=queued.attempts)
+        if verbose(DETAIL_VERBOSITY):
+            self._log.debug("attempt", pod=queued.key, attempt=queued.attempts)
 
     def decided(self, queued: QueuedPod, decision: Decision, started: float, finished: float) -> None:
         """The deciding part of an attempt is over."""
@@ -114,15 +116,16 @@ class AttemptReports:
             self._meter.scheduled_after_flush()
         first = queued.initial_attempt_timestamp
         self._meter.scheduled(queued.attempts, finished - (first if first is not None else started))
-        self._log.info(
-            "bound",
-            pod=pod.key,
-            node=placed.node,
-            evaluated_nodes=placed.evaluated_nodes,
-            feasible_nodes=placed.feasible_nodes,
-            attempt=queued.attempts,
-            duration_s=round(finished - started, 6),
-        )
+        if verbose(SUCCESS_VERBOSITY):
+            self._log.info(
+                "bound",
+                pod=pod.key,
+                node=placed.node,
+                evaluated_nodes=placed.evaluated_nodes,
+                feasible_nodes=placed.feasible_nodes,
+                attempt=queued.attempts,
+                duration_s=round(finished - started, 6),
+            )
 
     def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None:
         """The Pod waits: condition, event, metrics, the attempt's line (kube-scheduler 1.37, spec 6.2)."""
