@@ -36,7 +36,7 @@ class ServiceMeter:
     def scheduled(self, attempts: int, waited_s: float) -> None:
         """A Pod was bound."""
         self._metrics.pod_bound(attempts, waited_s)
-        self._metrics.binds.labels("bound").inc()
+        self._metrics.binds.add(("bound",))
 
     def scheduled_after_flush(self) -> None:
         """A Pod was bound that only the periodic flush had woken."""
@@ -49,7 +49,7 @@ class ServiceMeter:
     def lost_race(self, profile: str) -> None:
         """A decision was given up because another scheduler was first."""
         self._metrics.lost_races.labels(profile).inc()
-        self._metrics.binds.labels("lost").inc()
+        self._metrics.binds.add(("lost",))
 
     def foreign_overlap(self, profile: str, count: int) -> None:
         """Another scheduler gave away ``count`` devices that are ours."""

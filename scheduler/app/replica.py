@@ -60,6 +60,7 @@ class Replica:
 
     def __init__(self, options: RunOptions, access: Access, reviews: Access | None = None) -> None:
         self.options, self.access, self.reviews = options, access, reviews
+        self._host = access.server.partition("://")[2]
         self._started_s = time.time()
         self.log = get_logger("dra-scheduler")
         self.metrics = Metrics(
@@ -97,7 +98,7 @@ class Replica:
         )
 
     def _observe(self, method: str, status: int, duration_s: float) -> None:
-        self.metrics.request_seen(self.access.server.partition("://")[2], method, status, duration_s)
+        self.metrics.request_seen(self._host, method, status, duration_s)
 
     # called in the election's thread
 

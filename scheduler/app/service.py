@@ -126,6 +126,7 @@ class Service:
         )
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
+        self._synced = False
         self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds, features)}
         self._summaries = Summaries()
         reports = AttemptReports(self.recorder, self.status, meter, log, instance, self._summarize)
@@ -204,7 +205,9 @@ class Service:
     @property
     def synced(self) -> bool:
         """True once every kind has been listed: before that nothing is decided."""
-        return all(reflector.synced.is_set() for reflector in self.reflectors.values())
+        if not self._synced:
+            self._synced = all(reflector.synced.is_set() for reflector in self.reflectors.values())
+        return self._synced
 
     def deliver(self, batch: list[Change], revision: int) -> None:
         """The sink of all reflectors (the loop exists only after them)."""

@@ -113,17 +113,20 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> Histogram:
         return Histogram(name, text, labels, buckets=tuple(buckets), registry=self.registry)
 
+    def _tally(self, name: str, text: str, *labels: str) -> TallyCounter:
+        return TallyCounter(name, text, labels, self.registry)
+
     def _tally_histogram(self, name: str, text: str, buckets: Iterable[float], *labels: str) -> TallyHistogram:
         return TallyHistogram(name, text, tuple(buckets), labels, self.registry)
 
     def _scheduling(self) -> None:
-        self.schedule_attempts = self._counter(
+        self.schedule_attempts = self._tally(
             "scheduler_schedule_attempts_total",
             "Attempts by result: scheduled, unschedulable, error.",
             "result",
             "profile",
         )
-        self.attempt_duration = self._histogram(
+        self.attempt_duration = self._tally_histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Duration of an attempt: algorithm and binding.",
             exponential(0.001, 2, 15),
@@ -155,7 +158,7 @@ class Metrics:
             ("plugin", "extension_point", "profile"),
             self.registry,
         )
-        self.sli_duration = self._histogram(
+        self.sli_duration = self._tally_histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "From the first entry into the active queue until bound.",
             exponential(0.01, 2, 20),
@@ -275,10 +278,10 @@ class Metrics:
         self.features = self._gauge("kubernetes_feature_enabled", "1 for a gate that is on.", "name", "stage")
 
     def _client(self) -> None:
-        self.requests = self._counter(
+        self.requests = self._tally(
             "rest_client_requests_total", "Requests to the API server.", "code", "host", "method"
         )
-        self.request_duration = self._histogram(
+        self.request_duration = self._tally_histogram(
             "rest_client_request_duration_seconds",
             "Duration of requests to the API server.",
             (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0),
@@ -308,7 +311,7 @@ class Metrics:
         self.internal_errors = self._counter(
             "dra_scheduler_internal_errors_total", "Faults of ours that cost a Pod its attempt."
         )
-        self.binds = self._counter("dra_scheduler_bind_results_total", "Bindings by result.", "result")
+        self.binds = self._tally("dra_scheduler_bind_results_total", "Bindings by result.", "result")
         self.claim_writes = self._counter(
             "dra_scheduler_claim_writes_total", "Claim writes by operation and result.", "operation", "result"
         )
@@ -341,18 +344,18 @@ class Metrics:
 
     def attempt(self, result: str, profile: str, duration_s: float) -> None:
         """An attempt ended: scheduled, unschedulable or error."""
-        self.schedule_attempts.labels(result, profile).inc()
-        self.attempt_duration.labels(result, profile).observe(duration_s)
+        self.schedule_attempts.add((result, profile))
+        self.attempt_duration.observe((result, profile), duration_s)
 
     def pod_bound(self, attempts: int, since_first_s: float) -> None:
         """A Pod was bound at its ``attempts``-th attempt."""
         self.pod_attempts.observe(attempts)
-        self.sli_duration.labels(attempts_label(attempts)).observe(since_first_s)
+        self.sli_duration.observe((attempts_label(attempts),), since_first_s)
 
     def request_seen(self, host: str, method: str, status: int, duration_s: float) -> None:
         """A request to the API server ended; status 0: without an answer (client-go says ``<error>``)."""
-        self.requests.labels(str(status) if status else "<error>", host, method).inc()
-        self.request_duration.labels(host, method).observe(duration_s)
+        self.requests.add((str(status) if status else "<error>", host, method))
+        self.request_duration.observe((host, method), duration_s)
 
     def render(self) -> tuple[bytes, str]:
         """The text exposition and its content type."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def rfc3339(seconds: float) -> str:
@@ -13,7 +14,13 @@ def rfc3339(seconds: float) -> str:
 
 def micro_time(seconds: float) -> str:
     """metav1.MicroTime of ``seconds`` since the epoch: always six digits."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    whole, micros = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_to_the_second(whole)}.{micros:06d}Z"
+
+
+@lru_cache(maxsize=64)
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def rfc3339_now() -> str:

@@ -154,10 +154,16 @@ class ClusterState:
         return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
 
     def _place(self, pod: Pod, node: str, *, assumed: bool) -> None:
-        earlier = self.placements.pop(pod.uid, None)
-        if earlier is not None:
-            self._lift(earlier)
         info = pod_info(pod)
+        earlier = self.placements.get(pod.uid)
+        if earlier is not None:
+            if earlier.node == node and info.same_on_node(earlier.info):
+                # The watch confirms what we assumed, mostly: nothing that anybody counts has changed.
+                self.nodes.replace_pod(info, node)
+                self.placements[pod.uid] = Placement(info, node, assumed)
+                return
+            del self.placements[pod.uid]
+            self._lift(earlier)
         self.nominator.forget(pod.uid)
         self.topology.pod_added(info, self.nodes.add_pod(info, node))
         self.volumes.pod_added(pod, node)

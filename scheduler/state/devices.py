@@ -175,9 +175,7 @@ class DeviceState:
                 newest = None
             if self.ledger.in_flight(claim.uid) is not None or (newest and newest.status.allocation is not None):
                 continue
-            held = msgspec.structs.replace(
-                claim, status=msgspec.structs.replace(claim.status, allocation=allocation)
-            )
+            held = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, allocation=allocation))
             action = Action.DELETE if newest is None else Action.UPDATE_OTHER
             events.append(ClusterEvent(Resource.RESOURCE_CLAIM, action, held, newest))
         return events

@@ -120,6 +120,13 @@ class NodeTable:
         self.dynamic_versions[row] = self.version
         return row
 
+    def replace_pod(self, info: PodInfo, node_name: str) -> None:
+        """A newer object of a Pod that is on the node and takes the same of it: no column changes, no version moves."""
+        pods = self._pods[self._rows[node_name]]
+        if info.uid not in pods:
+            raise InternalError(f"pod {info.pod.key} is not counted on node {node_name}")
+        pods[info.uid] = info
+
     def remove_pod(self, info: PodInfo, node_name: str) -> bool:
         """A Pod left a node; False when no Pod with its UID was there."""
         row = self._rows.get(node_name)

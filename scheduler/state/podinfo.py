@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from scheduler.api.core import Container, Pod
 from scheduler.api.podrequests import counts, nonzero_requests, pod_requests, scorer_requests
 from scheduler.errors import UserError
@@ -10,6 +12,41 @@ HostPort = tuple[str, str, int]
 """(IP, protocol, port); IP "0.0.0.0" stands for all addresses."""
 
 ANY_IP = "0.0.0.0"
+
+
+class _Amounts:
+    """What follows from containers, Pod-level resources and overhead alone: the same for all Pods of a template."""
+
+    __slots__ = ("host_ports", "node_requests", "nonzero_cpu_milli", "nonzero_memory_bytes", "requests", "scored")
+
+    def __init__(self, pod: Pod) -> None:
+        """Raises UserError for a quantity that is nonsense."""
+        self.host_ports = _host_ports(pod)
+        self.requests = _counted(pod_requests(pod))
+        self.node_requests = _counted(pod_requests(pod, use_status=True)) if _granted(pod) else self.requests
+        self.nonzero_cpu_milli, self.nonzero_memory_bytes = nonzero_requests(pod)
+        self.scored: dict[str, int] | None = None
+
+
+_NOTHING: dict[str, int] = {}
+_TEMPLATES_MAX = 1024
+_known: dict[bytes, _Amounts] = {}
+"""By what they follow from. A pure function's memory: it can be forgotten at any time, and is when it is full."""
+
+
+def _amounts(pod: Pod) -> _Amounts:
+    """The amounts of ``pod``; those of Pods whose status has no say are computed once per template."""
+    spec, status = pod.spec, pod.status
+    if _granted(pod) or status.allocatedResources or status.nodeAllocatableResourceClaimStatuses:
+        return _Amounts(pod)
+    key = msgspec.json.encode((spec.containers, spec.initContainers, spec.overhead, spec.resources))
+    found = _known.get(key)
+    if found is None:
+        found = _Amounts(pod)
+        if len(_known) >= _TEMPLATES_MAX:
+            _known.clear()
+        _known[key] = found
+    return found
 
 
 class PodInfo:
@@ -21,7 +58,7 @@ class PodInfo:
     """
 
     __slots__ = (
-        "_scorer_requests",
+        "_amounts",
         "host_ports",
         "node_requests",
         "nonzero_cpu_milli",
@@ -35,27 +72,49 @@ class PodInfo:
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
         self.uid = pod.uid or pod.key
-        self.host_ports = _host_ports(pod)
         self.problem: UserError | None = None
-        self.requests: dict[str, int] = {}
-        self.node_requests: dict[str, int] = {}
-        self.nonzero_cpu_milli = self.nonzero_memory_bytes = 0
-        self._scorer_requests: dict[str, int] | None = None
         try:
-            requests = _counted(pod_requests(pod))
-            granted = pod.status.containerStatuses or pod.status.initContainerStatuses or pod.status.resources
-            node_requests = _counted(pod_requests(pod, use_status=True)) if granted else requests
-            self.nonzero_cpu_milli, self.nonzero_memory_bytes = nonzero_requests(pod)
+            amounts = self._amounts = _amounts(pod)
         except UserError as error:
-            self.problem = error
-        else:
-            self.requests, self.node_requests = requests, node_requests
+            self.problem, self.host_ports = error, _host_ports(pod)
+            self.requests = self.node_requests = _NOTHING
+            self.nonzero_cpu_milli = self.nonzero_memory_bytes = 0
+            return
+        self.host_ports, self.requests, self.node_requests = amounts.host_ports, amounts.requests, amounts.node_requests
+        self.nonzero_cpu_milli, self.nonzero_memory_bytes = amounts.nonzero_cpu_milli, amounts.nonzero_memory_bytes
 
     def scorer_requests(self) -> dict[str, int]:
         """Requests as NodeResourcesFit scores them (spec 3.8.4); computed on first use."""
-        if self._scorer_requests is None:
-            self._scorer_requests = {} if self.problem else scorer_requests(self.pod)
-        return self._scorer_requests
+        if self.problem is not None:
+            return _NOTHING
+        if self._amounts.scored is None:
+            self._amounts.scored = scorer_requests(self.pod)
+        return self._amounts.scored
+
+    def same_on_node(self, other: PodInfo) -> bool:
+        """True when a node that counts ``other`` need not count anew for this one, a later object of the same Pod.
+
+        What may differ is its version, its node's name and its conditions.
+        """
+        one, two = self.pod, other.pod
+        before, after = one.metadata, two.metadata
+        return (
+            self.uid == other.uid
+            and self.problem is None
+            and other.problem is None
+            and self.host_ports == other.host_ports
+            and self.node_requests == other.node_requests
+            and self.nonzero_cpu_milli == other.nonzero_cpu_milli
+            and self.nonzero_memory_bytes == other.nonzero_memory_bytes
+            and before.namespace == after.namespace
+            and before.labels == after.labels
+            and before.annotations == after.annotations
+            and before.deletionTimestamp == after.deletionTimestamp
+            and one.status.phase == two.status.phase
+            and one.spec.priority == two.spec.priority
+            and one.spec.affinity == two.spec.affinity
+            and one.spec.volumes == two.spec.volumes
+        )
 
 
 def pod_info(pod: Pod) -> PodInfo:
@@ -65,6 +124,11 @@ def pod_info(pod: Pod) -> PodInfo:
         info = PodInfo(pod)
         pod.__dict__["info"] = info
     return info
+
+
+def _granted(pod: Pod) -> bool:
+    """The kubelet has said what the Pod has."""
+    return bool(pod.status.containerStatuses or pod.status.initContainerStatuses or pod.status.resources)
 
 
 def _counted(requests: dict[str, int]) -> dict[str, int]:

@@ -68,7 +68,7 @@ def test_attempts_label_is_bounded() -> None:
 def test_two_schedulers_in_one_process() -> None:
     """Registries are separate."""
     first, second = Metrics(), Metrics()
-    first.binds.labels("bound").inc()
+    first.binds.add(("bound",))
     assert 'dra_scheduler_bind_results_total{result="bound"} 1.0' in first.render()[0].decode()
     assert 'result="bound"' not in second.render()[0].decode()
 
