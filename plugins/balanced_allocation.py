@@ -25,6 +25,7 @@ class NodeResourcesBalancedAllocation(PluginBase):
 
     name = "NodeResourcesBalancedAllocation"
     depends = Depends.PODS
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

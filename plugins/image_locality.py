@@ -22,6 +22,7 @@ class ImageLocality(PluginBase):
 
     name = "ImageLocality"
     depends = Depends.NODE
+    by_template = True
 
     def signature(self, cycle: Cycle) -> Hashable | None:
         """The images."""

@@ -40,6 +40,7 @@ class NodeAffinity(PluginBase):
 
     name = "NodeAffinity"
     depends = Depends.NODE
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

@@ -24,6 +24,7 @@ class NodeDeclaredFeatures(PluginBase):
 
     name = "NodeDeclaredFeatures"
     depends = Depends.NODE
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

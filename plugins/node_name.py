@@ -19,6 +19,7 @@ class NodeName(PluginBase):
 
     name = "NodeName"
     depends = Depends.NODE
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

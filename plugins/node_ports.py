@@ -22,6 +22,7 @@ class NodePorts(PluginBase):
 
     name = "NodePorts"
     depends = Depends.PODS
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

@@ -37,6 +37,7 @@ class NodeResourcesFit(PluginBase):
 
     name = "NodeResourcesFit"
     depends = Depends.PODS
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

@@ -23,6 +23,7 @@ class NodeUnschedulable(PluginBase):
 
     name = "NodeUnschedulable"
     depends = Depends.NODE
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

@@ -28,6 +28,7 @@ class Partition(PluginBase):
 
     name = "Partition"
     depends = Depends.NODE
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

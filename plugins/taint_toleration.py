@@ -19,6 +19,7 @@ class TaintToleration(PluginBase):
 
     name = "TaintToleration"
     depends = Depends.NODE
+    by_template = True
 
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)

@@ -70,6 +70,9 @@ class DynamicResources:
         """Find the claims, look at their requests, and prepare one plan for all nodes."""
         devices = cycle.state.devices
         cycle.data[NAME] = None
+        spec = cycle.pod.spec
+        if not spec.resourceClaims and spec.schedulingGroup is None and not any("/" in n for n in cycle.info.requests):
+            return PreFilterResult(SKIP)  # nothing that devices could serve: most Pods of most clusters
         try:
             claims = resolve_claims(cycle.pod, devices.claim, self._features.workload_claims)
         except ClaimError as problem:

@@ -18,6 +18,9 @@ from scheduler.state.nodes import NodeTable
 from scheduler.state.podinfo import PodInfo
 from scheduler.state.topology_terms import AffinityTerm, TermKind, pod_terms
 
+_REPELLING = (TermKind.REQUIRED_ANTI_AFFINITY,)
+_ATTRACTING = (TermKind.REQUIRED_AFFINITY, TermKind.PREFERRED_AFFINITY, TermKind.PREFERRED_ANTI_AFFINITY)
+
 
 class InterPodAffinity(PluginBase):
     """Source: kube-scheduler 1.37, InterPodAffinity (spec 3.12).
@@ -44,6 +47,9 @@ class InterPodAffinity(PluginBase):
         terms = pod_terms(cycle.pod)
         if terms.problem:
             return PreFilterResult(unresolvable(f"parsing pod: {terms.problem}"))
+        own = terms[TermKind.REQUIRED_AFFINITY] or terms[TermKind.REQUIRED_ANTI_AFFINITY]
+        if not own and not cycle.state.topology.terms.any_of(_REPELLING):
+            return SKIP_FILTER
         required = RequiredTerms.count(cycle.pod, cycle.state)
         if not required.affinity and not required.anti_affinity and not required.repelled:
             return SKIP_FILTER
@@ -73,6 +79,8 @@ class InterPodAffinity(PluginBase):
             return SKIP
         if terms.problem:
             return error(f"parsing pod: {terms.problem}")
+        if not own and not cycle.state.topology.terms.any_of(_ATTRACTING):
+            return SKIP
         preferences = Preferences(cycle.pod, cycle.state, self._required_weight)
         if not preferences.touched:
             return SKIP

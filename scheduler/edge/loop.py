@@ -506,6 +506,7 @@ class SchedulingLoop:
         self.queue.check()
         for profile in self.profiles.values():
             profile.classes.verify(self.state)
+            profile.templates.verify(profile, self.state)
             for plugin in profile.plugins.values():
                 verify = getattr(plugin, "verify_caches", None)
                 if verify is not None:

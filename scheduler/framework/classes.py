@@ -17,6 +17,7 @@ import numpy as np
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Depends
 from scheduler.framework.runner import call
+from scheduler.framework.templates import by_template
 from scheduler.framework.vectors import PodClass
 from scheduler.state.nodes import NodeTable
 
@@ -57,6 +58,7 @@ class ClassCache:
         self._live = np.zeros(0, np.bool_)
         self._live_version = -1
         self._plugins: tuple[Any, ...] | None = None
+        self._live_plugins: tuple[Any, ...] = ()
 
     def __len__(self) -> int:
         return len(self._classes)
@@ -94,9 +96,26 @@ class ClassCache:
         if self._plugins is None:
             taking_part = dict.fromkeys((*profile.filter, *(entry.scorer for entry in profile.score)))
             self._plugins = tuple(plugin for plugin in taking_part if _declares(plugin))
+            self._live_plugins = tuple(plugin for plugin in self._plugins if not by_template(plugin))
         return self._plugins
 
     def _key(self, profile: Profile, cycle: Cycle) -> _Key:
+        template = cycle.template
+        if template is None or not template.filters_known:
+            return self._new_key(profile, cycle)
+        self._cacheable(profile)
+        live = tuple([call(plugin, "Signature", plugin.signature, cycle) for plugin in self._live_plugins])
+        short = (frozenset(cycle.skip_filter), live)
+        try:
+            found = template.keys.get(short)
+        except TypeError:
+            return self._new_key(profile, cycle)  # it says whose signature cannot be hashed
+        if found is None:
+            found = template.keys[short] = self._new_key(profile, cycle)
+        assert isinstance(found, _Key)
+        return found
+
+    def _new_key(self, profile: Profile, cycle: Cycle) -> _Key:
         signatures = self._signatures(profile, cycle)
         try:
             return _Key((signatures, frozenset(cycle.skip_filter)))

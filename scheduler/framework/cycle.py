@@ -10,6 +10,7 @@ from scheduler.api.core import Pod
 if TYPE_CHECKING:
     from scheduler.framework.diagnosis import Diagnosis
     from scheduler.framework.profile import Profile
+    from scheduler.framework.templates import Template
     from scheduler.framework.timings import PluginTimer
     from scheduler.state.cluster import ClusterState
     from scheduler.state.podinfo import PodInfo
@@ -35,8 +36,8 @@ class Cycle:
     ``data[plugin name]`` belongs to that plugin. ``now`` is the wall-clock time of the attempt's start in seconds, for
     plugins that compare timestamps (binding time-outs); it does not move during the attempt. ``profile`` and
     ``diagnosis`` (why no node fits) are there for PostFilter plugins, which try the filters on what might be.
-    ``pod_class`` is the runner's: what the Pod reads like to cacheable plugins. ``timer`` is there in the cycles whose
-    plugin calls are measured.
+    ``template`` and ``pod_class`` are the runner's: what the Pod has in common with others, and what it reads like to
+    cacheable plugins. ``timer`` is there in the cycles whose plugin calls are measured.
     """
 
     __slots__ = (
@@ -53,6 +54,7 @@ class Cycle:
         "skip_filter",
         "skip_score",
         "state",
+        "template",
         "timer",
     )
 
@@ -81,3 +83,4 @@ class Cycle:
         self.skip_score: set[str] = set()
         self.pod_class: Hashable | None = None
         self.timer: PluginTimer | None = None
+        self.template: Template | None = None

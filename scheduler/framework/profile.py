@@ -15,6 +15,7 @@ from scheduler.errors import ConfigError
 from scheduler.framework.classes import ClassCache
 from scheduler.framework.events import Registration
 from scheduler.framework.points import CheckAdapter, ScoreNodeAdapter
+from scheduler.framework.templates import Templates
 from scheduler.framework.timings import NO_TIMINGS, Timings
 
 MAX_TOTAL_SCORE = (1 << 63) - 1
@@ -53,6 +54,7 @@ class Profile:
     extenders: tuple[Extender, ...] = ()
     timings: Timings = field(default=NO_TIMINGS, repr=False, compare=False)
     classes: ClassCache = field(default_factory=ClassCache, init=False, repr=False, compare=False)
+    templates: Templates = field(default_factory=Templates, init=False, repr=False, compare=False)
 
 
 def _filterer(plugin: Any) -> Any:

@@ -81,8 +81,14 @@ def _pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
     Unresolvable stops at once; of plain Unschedulable the last is kept while the rest still runs; anything else but
     Success and Skip is an error. Node sets are intersected. Source: spec 1.3.
     """
-    result = PreFiltered()
-    for plugin in profile.pre_filter:
+    result, plugins = PreFiltered(), profile.pre_filter
+    template = cycle.template = profile.templates.of(cycle)
+    if template is not None and template.filters_known:
+        plugins = template.pre_filter
+        cycle.skip_filter.update(template.skips)
+        cycle.data.update(template.data)
+        result.names, result.name_plugins = template.names, template.name_plugins.copy()
+    for plugin in plugins:
         answer = call(plugin, "PreFilter", plugin.pre_filter, cycle)
         answer = answer_of(plugin, "PreFilter", PreFilterResult, answer)
         status = answer_of(plugin, "PreFilter", Status, answer.status)
@@ -103,6 +109,8 @@ def _pre_filter(profile: Profile, cycle: Cycle) -> PreFiltered:
             if not result.names:
                 result.rejection = empty_names_status(result.name_plugins)
                 return result
+    if template is not None and not template.filters_known and result.rejection is None:
+        template.learn_filters(profile, cycle, result.names, result.name_plugins)
     return result
 
 
@@ -263,13 +271,20 @@ def run_scores(profile: Profile, cycle: Cycle, nodes: NodeTable, rows: Rows) -> 
         return ScoreTable(rows, nodes, np.ones(len(rows), dtype=np.int64))
     timings = profile.timings
     began = timings.clock()
-    for plugin in profile.pre_score:
+    template, plugins = cycle.template, profile.pre_score
+    if template is not None and template.scores_known:
+        plugins = template.pre_score
+        cycle.skip_score.update(template.score_skips)
+        cycle.data.update(template.score_data)
+    for plugin in plugins:
         status = call(plugin, "PreScore", plugin.pre_score, cycle, nodes, rows)
         status = answer_of(plugin, "PreScore", Status, status)
         if status.code is Code.SKIP:
             cycle.skip_score.add(plugin.name)
         elif status.code is not Code.SUCCESS:
             raise PluginError(plugin.name, "PreScore", status.message)
+    if template is not None and template.filters_known and not template.scores_known:
+        template.learn_scores(profile, cycle)
     timings.asked("PreScore", cycle.skip_score, 1)
     timings.point("PreScore", Code.SUCCESS.label, began)
     began = timings.clock()

@@ -15,6 +15,7 @@ from scheduler.api.podrequests import CPU, MEMORY, PODS
 from scheduler.api.taints import Taint
 from scheduler.errors import InternalError, UserError
 from scheduler.state.allocatable import node_allocatable
+from scheduler.state.changelog import ChangeLog
 from scheduler.state.columns import INT64_MAX, Bool, Int32, Int64, ResourceColumns, grown
 from scheduler.state.images import ImageIndex
 from scheduler.state.labels import LabelColumn, LabelColumns
@@ -37,11 +38,13 @@ class NodeTable:
     ``version`` counts changes; ``static_versions[row]`` and ``dynamic_versions[row]`` hold its value at the row's
     last change of the node object and of its Pods. ``structure_version`` and ``image_version`` do so for the set of
     nodes and for any node's images, which plugins read across rows. ``problems`` lists, by node, quantities that
-    are nonsense and count as 0; each is also passed to ``report`` once when it appears.
+    are nonsense and count as 0; each is also passed to ``report`` once when it appears. ``log`` has the rows that
+    changed last.
     """
 
     def __init__(self, report: Callable[[UserError], None] | None = None) -> None:
         self.version = self.structure_version = self.image_version = 0
+        self.log = ChangeLog()
         self.images = ImageIndex()
         self.ports = PortIndex()
         self.problems: dict[str, tuple[UserError, ...]] = {}
@@ -77,6 +80,7 @@ class NodeTable:
             self._clear_node(row)
             present = None
         self.static_versions[row] = self.version
+        self.log.note_node(row)
         if present is None:
             self._order.add(row, node.metadata.labels)
             self.structure_version = self.version
@@ -118,6 +122,7 @@ class NodeTable:
         self._account_pod(info, row, 1)
         self.version += 1
         self.dynamic_versions[row] = self.version
+        self.log.note_pods(row)
         return row
 
     def replace_pod(self, info: PodInfo, node_name: str) -> None:
@@ -136,6 +141,7 @@ class NodeTable:
         self._account_pod(present, row, -1)
         self.version += 1
         self.dynamic_versions[row] = self.version
+        self.log.note_pods(row)
         self._release_if_empty(row)
         return True
 
@@ -314,6 +320,7 @@ class NodeTable:
         """Forget all that came from the node object."""
         node = self.node(row)
         self.structure_version = self.static_versions[row] = self.version
+        self.log.note_node(row)
         self._order.remove(row)
         self._set_images(row, node, None)
         self._labels.set(row, {})

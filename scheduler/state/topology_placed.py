@@ -29,6 +29,7 @@ class PlacedTerms:
 
     def __init__(self) -> None:
         self._terms: dict[tuple[TermKind, AffinityTerm], PlacedTerm] = {}
+        self._held = dict.fromkeys(TermKind, 0)
         self._places: dict[_Place, dict[AffinityTerm, PlacedTerm]] = {}
 
     def add(self, kind: TermKind, term: AffinityTerm, row: int) -> PlacedTerm:
@@ -36,6 +37,7 @@ class PlacedTerms:
         placed = self._terms.get((kind, term))
         if placed is None:
             placed = self._terms[kind, term] = PlacedTerm(kind, term)
+            self._held[kind] += 1
             for place in _places_of(kind, term):
                 self._places.setdefault(place, {})[term] = placed
         placed.rows.add(row, 1)
@@ -47,6 +49,7 @@ class PlacedTerms:
         if placed.rows.total:
             return
         del self._terms[placed.kind, placed.term]
+        self._held[placed.kind] -= 1
         for place in _places_of(placed.kind, placed.term):
             here = self._places[place]
             del here[placed.term]
@@ -65,6 +68,10 @@ class PlacedTerms:
             for placed in self._places.get((kind, of_namespace, label), _NOTHING).values():
                 if placed.term.matches(namespace, labels, namespace_labels):
                     yield placed
+
+    def any_of(self, kinds: Iterable[TermKind]) -> bool:
+        """True when some Pod on a node has a term of one of ``kinds``."""
+        return any(self._held[kind] for kind in kinds)
 
     def rows_by_term(self) -> dict[tuple[TermKind, AffinityTerm], dict[int, int]]:
         """Pods per row of every term held."""

@@ -58,6 +58,8 @@ class WorkloadState:
         controller = None
         if owner is not None and kind is not None:
             controller = self._controllers.get((kind, pod.metadata.namespace, owner.name))
+        if controller is None and not merged:
+            return ()
         if controller is None:
             return requirements_of(LabelSelector(matchLabels=merged))
         if kind == REPLICATION_CONTROLLER.name:

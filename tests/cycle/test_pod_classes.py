@@ -36,6 +36,7 @@ def new_profile(state: ClusterState) -> Profile:
 def uncached(profile: Profile) -> Profile:
     """The same plugins, every row asked about every time."""
     profile.classes.find = lambda *_: None  # type: ignore[method-assign]  # the one switch a user never has
+    profile.templates.of = lambda *_: None  # type: ignore[method-assign]  # as above
     return profile
 
 
@@ -187,6 +188,7 @@ class World:
         )
         assert told(kept) == told(fresh)
         self.kept.classes.verify(self.state)
+        self.kept.templates.verify(self.kept, self.state)
         if isinstance(kept, Placed):
             self.state.apply(Change(POD, None, new))
             self.state.assume(new, kept.node)

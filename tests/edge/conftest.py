@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import Access
+from scheduler.edge.errors import NotFound
 from scheduler.embedded import EmbeddedServer
 
 from .scripted import ScriptedServer, Sleeps, client_for
@@ -26,9 +27,14 @@ def sleeps() -> Sleeps:
     return Sleeps()
 
 
-@pytest.fixture
-async def client(server: ScriptedServer, sleeps: Sleeps) -> AsyncIterator[ApiClient]:
+@pytest.fixture(params=["first request", "later request"])
+async def client(server: ScriptedServer, sleeps: Sleeps, request: pytest.FixtureRequest) -> AsyncIterator[ApiClient]:
+    """A client that has asked nothing yet, and one whose small writes take the short way already."""
     async with client_for(server, sleeps) as made:
+        if request.param == "later request":
+            with pytest.raises(NotFound):
+                await made.request("GET", "/warm")
+            server.requests.clear()
         yield made
 
 
