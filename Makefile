@@ -87,10 +87,13 @@ wheel: install ## build the wheel into dist/
 PIP_COMPILE = PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND='make lock' $(VENV)/lock/bin/pip-compile --quiet --generate-hashes \
   --strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
+ATHERIS_MARKER = sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'
 lock: install ## pin the dependencies of pyproject.toml again (two files); UPGRADE=--upgrade takes newer ones
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet pip-tools
 	$(PIP_COMPILE) $(UPGRADE) --extra dev -o requirements.lock pyproject.toml
+	@# pip-compile drops the markers of an extra's packages: atheris has wheels for one platform only.
+	sed -i "s/^\(atheris==[^ ;]*\) /\1 ; $(ATHERIS_MARKER) /" requirements.lock
 	$(PIP_COMPILE) -c requirements.lock -o requirements-runtime.lock pyproject.toml
 	rm -rf $(VENV)/lock
 
