@@ -6,7 +6,7 @@ so a device named by two claims is free only when both have let go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -152,6 +152,12 @@ class Ledger:
         """The allocation being written for this claim, None without one."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.in_flight
+
+    def flights(self) -> Iterator[tuple[str, str, AllocationResult]]:
+        """Every allocation being written: uid and ``namespace/name`` of its claim, and what it takes."""
+        for uid, entry in self._entries.items():
+            if entry.in_flight is not None:
+                yield uid, entry.key, entry.in_flight
 
     def first_allocated_revision(self, uid: str) -> int | None:
         """The revision at which the stored allocation was first seen; None: not allocated, or order unknown."""

@@ -72,6 +72,10 @@ class DeviceState:
         else:
             self._special_promised[pod_uid] = claim
 
+    def promised_specials(self) -> dict[str, ResourceClaim]:
+        """Pod uid → the claim that is being made for its extended resources."""
+        return dict(self._special_promised)
+
     def _note_special(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for claim in (old, new):
             owner = "" if claim is None else special_owner(claim)
@@ -175,9 +179,7 @@ class DeviceState:
                 newest = None
             if self.ledger.in_flight(claim.uid) is not None or (newest and newest.status.allocation is not None):
                 continue
-            held = msgspec.structs.replace(
-                claim, status=msgspec.structs.replace(claim.status, allocation=allocation)
-            )
+            held = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, allocation=allocation))
             action = Action.DELETE if newest is None else Action.UPDATE_OTHER
             events.append(ClusterEvent(Resource.RESOURCE_CLAIM, action, held, newest))
         return events
