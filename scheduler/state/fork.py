@@ -41,7 +41,7 @@ def fork_steps(state: ClusterState, per_step: int = OBJECTS_PER_STEP) -> Generat
 
     Cost: the first step collects references (a millisecond per 10,000 objects); then some 20 µs per object.
     """
-    entries = list(_objects(state))
+    entries = list(objects(state))
     placements = [placement for placement in state.placements.values() if placement.assumed]
     flying = list(state.devices.ledger.flights())
     special = state.devices.promised_specials()
@@ -83,7 +83,7 @@ def _add_promises(
         copy.devices.ledger.set_in_flight(uid, key, allocation)
 
 
-def _objects(state: ClusterState) -> Generator[Entry, None, None]:
+def objects(state: ClusterState) -> Generator[Entry, None, None]:
     """Every object, those first that others look at when they are counted: nodes before Pods, claims before users."""
     yield from ((NODE, state.nodes.node(row)) for row in state.nodes.order().tolist())
     yield from (
