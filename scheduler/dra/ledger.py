@@ -70,7 +70,25 @@ def holds_of(allocation: AllocationResult | None, consumable_capacity: bool) -> 
     """What an allocation holds; admin access holds nothing. A quantity that does not parse counts as nothing."""
     if allocation is None:
         return ()
-    return tuple(_hold(result, consumable_capacity) for result in allocation.devices.results if not result.adminAccess)
+    holds = [_hold(result, consumable_capacity) for result in allocation.devices.results if not result.adminAccess]
+    return _merged(holds) if any(hold.share_id for hold in holds) else tuple(holds)
+
+
+def _merged(holds: Iterable[Hold]) -> tuple[Hold, ...]:
+    """One hold per share: the API server lets an allocation name a share twice, and it then takes what both take."""
+    merged: list[Hold] = []
+    places: dict[tuple[DeviceKey, str], int] = {}
+    for hold in holds:
+        place = places.get((hold.device, hold.share_id)) if hold.share_id else None
+        if place is None:
+            places[(hold.device, hold.share_id)] = len(merged)
+            merged.append(hold)
+            continue
+        sums = dict(merged[place].consumed)
+        for name, amount in hold.consumed:
+            sums[name] = sums.get(name, 0) + amount
+        merged[place] = hold._replace(consumed=tuple(sums.items()))
+    return tuple(merged)
 
 
 def _hold(result: DeviceRequestAllocationResult, consumable_capacity: bool) -> Hold:
