@@ -34,6 +34,7 @@ from scheduler.state.nodes import NodeTable
 
 FILTER_TIMEOUT_S = 10.0
 BINDING_TIMEOUT_S = 600.0
+_EXPLAIN_STEPS = 500
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
@@ -299,12 +300,27 @@ class DynamicResources:
 
         Looks at the devices as they are now. Cost: one search without shortcuts, at most ``max_steps`` steps.
         """
+        steps = self.device_reasons_steps(cycle, node, max_steps)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found: Sequence[Rejection] = stop.value
+                return found
+
+    def device_reasons_steps(
+        self, cycle: Cycle, node: Node, max_steps: int = 10 * STEPS_PER_S
+    ) -> Generator[None, None, Sequence[Rejection]]:
+        """The same in slices of some milliseconds. The devices must not change between them."""
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         plan = None if attempt is None else attempt.plan_on(node.name)
         if plan is None:
             return ()
         collector = Collector()
         allocation = self._searches.allocation(cycle, plan, node, collector)
-        if allocation.run(max_steps) is None:
-            allocation.stop()
+        while allocation.run(_EXPLAIN_STEPS) is None:
+            if allocation.steps >= max_steps:
+                allocation.stop()
+                break
+            yield
         return tuple(collector.rejections.values())

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.cycle.decision import Placed
+from scheduler.explain.attempts import attempt
 from scheduler.explain.facts import Hint
-from scheduler.explain.pods import attempt
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, Object, device, explained, held, request, slice_of, snapshot, want
 
