@@ -221,6 +221,7 @@ class Replica:
         def metrics() -> tuple[bytes, str]:
             operations = {"binding": service.loop.commit_count}
             refresh_gauges(self.metrics, service.queue, service.state, self.beat.age_s(), operations)
+            self.metrics.tasks.set(len(asyncio.all_tasks()))
             return self.metrics.render()
 
         serving = options.serving
