@@ -1,7 +1,7 @@
 """``dra-scheduler inventory``: which devices there are, used, free, tainted, and what is wrong with claims and pools.
 
-Exit codes: 0 all is well, 2 something leaks or cannot be used (leaked claims, lost devices, unusable pools), 1 the
-command failed.
+Exit codes: 0 all is well, 2 something needs attention (leaked claims, lost devices, claims on tainted devices, unusable
+pools), 1 the command failed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import argparse
 from scheduler.cli.options import Arguments
 from scheduler.cli.sources import add_source_flags, caveats_of, load_snapshot, painter, write_data
 
-GROUPINGS = ("driver", "model", "pool", "node")
+GROUPINGS = ("driver", "model", "pool", "node", "device")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
