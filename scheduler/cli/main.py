@@ -21,6 +21,7 @@ COMMANDS = {
     "explain": "why a Pod waits, device by device, or why it is where it is",
     "lint": "claims, templates and classes against the devices that are published",
     "inventory": "which devices there are, used, free or tainted, and what leaks",
+    "doctor": "devices given twice, leaked claims, and the commands that heal them",
     "conformity": "answer conformity cases, one JSON object per line",
     "version": "print the version",
 }
