@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.api.core import Pod
+from scheduler.explain.cluster_map import ClusterMap, WaitingPods
 from scheduler.explain.facts import DeviceGroup, Explanation
 from scheduler.explain.findings import Finding, Findings
-from scheduler.explain.inventory import Inventory, Line
-from scheduler.explain.sight import Scrubber, Sight, scrubber, within
+from scheduler.explain.inventory_facts import Inventory, Line
+from scheduler.explain.sight import Names, Own, Scrubber, Sight, scrubber, within
 from scheduler.explain.trees import THIS_POD
-from scheduler.state.cluster import ClusterState
 
 Answer = TypeVar("Answer")
 # Facts about a device that come from the request, not from the slice.
@@ -25,11 +24,11 @@ _OF_THE_REQUEST = ("selector", "error", "guard", "attribute", "capacity", "asked
 _TAINT_HINT = "tolerate device taint"
 
 
-def redact_explanation(found: Explanation, sight: Sight, state: ClusterState, pod: Pod) -> Explanation:
-    """An explanation of ``pod``, which the caller may get: its own names and those of its claims stay."""
+def redact_explanation(found: Explanation, sight: Sight, names: Names, own: Own) -> Explanation:
+    """An explanation of the caller's ``own`` Pod: its names and those of its claims stay."""
     if sight.everything:
         return found
-    hide = scrubber(sight, state, pod)
+    hide = scrubber(sight, names, own)
     answer = _copy(found)
     groups = [
         part for node in answer.nodes for claim in node.claims for request in claim.requests for part in request.refused
@@ -45,7 +44,7 @@ def redact_explanation(found: Explanation, sight: Sight, state: ClusterState, po
     return scrubbed
 
 
-def redact_inventory(found: Inventory, sight: Sight, state: ClusterState) -> Inventory:
+def redact_inventory(found: Inventory, sight: Sight, names: Names) -> Inventory:
     """Without the right to list slices the lines become one; claims and namespaces that may not be listed go."""
     if sight.everything:
         return found
@@ -54,22 +53,45 @@ def redact_inventory(found: Inventory, sight: Sight, state: ClusterState) -> Inv
         answer.lines = [_sum(answer.lines)] if answer.lines else []
         answer.pools = {}
     answer.namespaces = {name: use for name, use in answer.namespaces.items() if within(sight.claims, name)}
-    answer.leaked = [note for note in answer.leaked if sight.claim(note.claim)]
-    answer.lost = [note for note in answer.lost if sight.claim(note.claim)]
-    answer.waiting = [note for note in answer.waiting if sight.claim(note.claim)]
-    scrubbed = _scrubbed(answer, scrubber(sight, state))
+    answer.shares = {name: use for name, use in answer.shares.items() if within(sight.claims, name)}
+    for part in ("leaked", "lost", "waiting", "on_tainted"):
+        setattr(answer, part, [note for note in getattr(answer, part) if sight.claim(note.claim)])
+    scrubbed = _scrubbed(answer, scrubber(sight, names))
     scrubbed.caveats.append("what you may not list is left out or hidden; numbers are those of the whole cluster")
     return scrubbed
 
 
-def redact_findings(found: Findings, sight: Sight, state: ClusterState) -> Findings:
+def redact_findings(found: Findings, sight: Sight, names: Names) -> Findings:
     """Findings about objects that the caller may list, other names in them hidden."""
     if sight.everything:
         return found
     answer = Findings([one for one in found.findings if sees_subject(sight, one)], {}, list(found.caveats))
-    scrubbed = _scrubbed(answer, scrubber(sight, state))
+    scrubbed = _scrubbed(answer, scrubber(sight, names))
     scrubbed.caveats.append("only objects that you may list were looked at; other names are hidden")
     return scrubbed
+
+
+def redact_map(found: ClusterMap, sight: Sight, names: Names) -> ClusterMap:
+    """Without the right to list slices only the numbers are left."""
+    if sight.everything:
+        return found
+    answer = _copy(found)
+    if not sight.slices:
+        return ClusterMap([], 0, answer.states, ["you may not list resourceslices: only numbers are shown"])
+    scrubbed = _scrubbed(answer, scrubber(sight, names))
+    scrubbed.caveats.append("names of objects that you may not list are hidden")
+    return scrubbed
+
+
+def redact_waiting(found: WaitingPods, sight: Sight, limit: int) -> WaitingPods:
+    """Only Pods that may be listed, ``limit`` at most; the nodes in their conditions they can read anyway."""
+    pods = [pod for pod in found.pods if sight.pod(pod.pod)]
+    answer = WaitingPods(pods[:limit], found.found if sight.pods is None else len(pods))
+    if not sight.nodes:
+        answer = _copy(answer)
+        for pod in answer.pods:
+            pod.node = "(hidden)" if pod.node else ""
+    return answer
 
 
 def sees_subject(sight: Sight, finding: Finding) -> bool:
@@ -87,14 +109,12 @@ def sees_subject(sight: Sight, finding: Finding) -> bool:
     return kind in spaces and within(spaces[kind], key)
 
 
-def mentioned(answer: Any, state: ClusterState) -> set[str]:
+def mentioned(answer: Any, names: Names) -> set[str]:
     """Namespaces that an answer names: those whose rights have to be known before it is redacted."""
-    spaces = {*state.namespaces, *(key.partition("/")[0] for key in state.devices.claims)}
-    spaces.update(pod.metadata.namespace for pod in state.pods.values())
     found: set[str] = set()
 
     def note(run: str) -> None:
-        if run in spaces:
+        if run in names.spaces:
             found.add(run)
 
     for text in _strings(msgspec.to_builtins(answer)):
@@ -141,7 +161,7 @@ def _without_class_selector(text: str) -> str:
 def _sum(lines: list[Line]) -> Line:
     total = Line(driver="(all devices)")
     for line in lines:
-        for name in ("total", "used", "shared", "tainted", "free"):
+        for name in ("total", "used", "shared", "tainted", "blocked", "free"):
             setattr(total, name, getattr(total, name) + getattr(line, name))
         total.largest = max(total.largest, line.largest)
     total.fragmentation = round(1 - total.largest / total.free, 3) if total.free else 0.0

@@ -17,7 +17,7 @@ from scheduler.explain.inventory import take_inventory
 from scheduler.explain.lint import lint
 from scheduler.explain.pods import explain_pod
 from scheduler.explain.redaction import mentioned, redact_explanation, redact_findings, redact_inventory
-from scheduler.explain.sight import EVERYTHING, Scrubber, Sight, scrubber
+from scheduler.explain.sight import EVERYTHING, Scrubber, Sight, names_of, own_of, scrubber
 from scheduler.explain.text import explanation_lines
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, NOW, Object, device, held, request, slice_of, snapshot, want
@@ -81,7 +81,7 @@ def test_a_user_of_one_namespace_reads_no_name_of_others() -> None:
     """Neither data nor text of the explanation has a secret name, but the reason is still told."""
     snap, mine, found = explanation(secret_world())
     assert "secret-node-1" in msgspec.json.encode(found).decode(), "the world has something to hide"
-    seen = redact_explanation(found, NAMESPACED, snap.state, mine)
+    seen = redact_explanation(found, NAMESPACED, names_of(snap.state), own_of(snap.state, mine))
     text = "\n".join(explanation_lines(seen, NOW))
     for answer in (msgspec.json.encode(seen).decode(), text):
         assert "secret" not in answer.replace("secretmodel9", ""), answer
@@ -94,14 +94,16 @@ def test_the_holder_of_a_device_is_hidden_and_counted() -> None:
     """A device in use by a claim elsewhere is in use by "claims that you may not list"."""
     items = [item for item in secret_world() if item["metadata"]["name"] != "want"]
     snap, mine, found = explanation([*items, want(request("r", 2))])
-    seen = redact_explanation(found, NAMESPACED, snap.state, mine)
+    seen = redact_explanation(found, NAMESPACED, names_of(snap.state), own_of(snap.state, mine))
     text = "\n".join(explanation_lines(seen, NOW))
     assert "claims that you may not list" in text
     assert "secret" not in text
     may_see_team = replace(
         NAMESPACED, pods=frozenset({"default", "secret-team"}), claims=frozenset({"default", "secret-team"})
     )
-    text = "\n".join(explanation_lines(redact_explanation(found, may_see_team, snap.state, mine), NOW))
+    text = "\n".join(
+        explanation_lines(redact_explanation(found, may_see_team, names_of(snap.state), own_of(snap.state, mine)), NOW)
+    )
     assert "claim secret-team/secret-claim (pod secret-team/secret-pod" in text
     assert "secret-node" not in text
 
@@ -109,7 +111,7 @@ def test_the_holder_of_a_device_is_hidden_and_counted() -> None:
 def test_who_sees_everything_gets_the_answer_as_it_is() -> None:
     """Nothing is copied, nothing is changed."""
     snap, mine, found = explanation(secret_world())
-    assert redact_explanation(found, EVERYTHING, snap.state, mine) is found
+    assert redact_explanation(found, EVERYTHING, names_of(snap.state), own_of(snap.state, mine)) is found
 
 
 def test_own_devices_and_nodes_stay_visible() -> None:
@@ -117,7 +119,9 @@ def test_own_devices_and_nodes_stay_visible() -> None:
     mine = held("want", "n1", "gpu-0", pod="p")
     items = [node("n1"), node("n2"), gpu_class(), slice_of("n1", [device("gpu-0")]), slice_of("n2", [device("gpu-7")])]
     snap, own, found = explanation([*items, mine, pod("p", claim="want", nodeName="n1")])
-    seen = msgspec.json.encode(redact_explanation(found, NAMESPACED, snap.state, own)).decode()
+    seen = msgspec.json.encode(
+        redact_explanation(found, NAMESPACED, names_of(snap.state), own_of(snap.state, own))
+    ).decode()
     assert '"node":"n1"' in seen
     assert f"{DRIVER}/n1/gpu-0" in seen
     assert not re.search(r"\bn2\b", seen)
@@ -127,8 +131,8 @@ def test_own_devices_and_nodes_stay_visible() -> None:
 def test_no_waiting_situation_tells_a_hidden_name(situation: Situation) -> None:
     """Whatever plugin or device is to blame, no node, pool or device that the caller cannot list is named."""
     snap, mine, found = explanation(situation.items, situation.gates)
-    seen = msgspec.to_builtins(redact_explanation(found, NAMESPACED, snap.state, mine))
-    hide = scrubber(NAMESPACED, snap.state, mine)
+    seen = msgspec.to_builtins(redact_explanation(found, NAMESPACED, names_of(snap.state), own_of(snap.state, mine)))
+    hide = scrubber(NAMESPACED, names_of(snap.state), own_of(snap.state, mine))
     every = "\n".join(strings(seen))
     for name in hide.hidden:
         assert not re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", every), (name, every)
@@ -141,11 +145,11 @@ def test_inventory_of_a_namespace() -> None:
     snap = snapshot(secret_world())
     found = take_inventory(snap.state, "node", NOW)
     assert len(found.lines) == 2
-    seen = redact_inventory(found, NAMESPACED, snap.state)
+    seen = redact_inventory(found, NAMESPACED, names_of(snap.state))
     assert "secret" not in msgspec.json.encode(seen).decode()
     (line,) = seen.lines
     assert (line.total, line.used) == (4, 1)
-    slices_too = redact_inventory(found, replace(NAMESPACED, slices=True), snap.state)
+    slices_too = redact_inventory(found, replace(NAMESPACED, slices=True), names_of(snap.state))
     assert [line.node for line in slices_too.lines] == ["secret-node-1", "secret-node-2"], "slices name their nodes"
     assert slices_too.namespaces == {}
 
@@ -155,11 +159,11 @@ def test_findings_of_a_namespace() -> None:
     snap = snapshot([*secret_world(), inside("secret-team", want(request("r", 9), name="secret-want"))])
     found = lint(snap.state, snap.objects.templates, [], snap.objects.raw, ["dra-scheduler"])
     assert {finding.subject for finding in found.findings} >= {"ResourceClaim secret-team/secret-want"}
-    seen = redact_findings(found, NAMESPACED, snap.state)
+    seen = redact_findings(found, NAMESPACED, names_of(snap.state))
     assert {finding.subject for finding in seen.findings} == {"ResourceClaim default/want"}
     assert "secret" not in msgspec.json.encode(seen).decode().replace("secretmodel9", "")
     odd = Findings([Finding("error", "check", "Gadget secret-1", "", "", "", "")])
-    assert redact_findings(odd, NAMESPACED, snap.state).findings == [], "an unknown kind is nobody's to see"
+    assert redact_findings(odd, NAMESPACED, names_of(snap.state)).findings == [], "an unknown kind is nobody's to see"
 
 
 def test_mentioned_namespaces() -> None:
@@ -167,8 +171,8 @@ def test_mentioned_namespaces() -> None:
     snap, _, found = explanation(
         [item for item in secret_world() if item["metadata"]["name"] != "want"] + [want(request("r", 2))]
     )
-    assert mentioned(found, snap.state) == {"default", "secret-team"}
-    assert mentioned({"text": "nothing here"}, snap.state) == set()
+    assert mentioned(found, names_of(snap.state)) == {"default", "secret-team"}
+    assert mentioned({"text": "nothing here"}, names_of(snap.state)) == set()
 
 
 NAME = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?(\.[a-z0-9]{1,3})?", fullmatch=True)
