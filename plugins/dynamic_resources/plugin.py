@@ -5,12 +5,13 @@ Source: kube-scheduler 1.37, DynamicResources (dra spec 4); texts are upstream's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from plugins.dynamic_resources import node_resources
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
+from plugins.dynamic_resources.because import because
 from plugins.dynamic_resources.binding import binding_wait
 from plugins.dynamic_resources.extended import creation, find_extended
 from plugins.dynamic_resources.groups import find_group, held_by_idle_group, pending_here
@@ -24,6 +25,7 @@ from scheduler.dra.features import Features
 from scheduler.dra.podgroups import consumers_of, pod_consumer
 from scheduler.dra.rejections import Rejection
 from scheduler.dra.reporter import Collector
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
 from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
@@ -157,6 +159,11 @@ class DynamicResources:
             node_resources.check_rows(cycle, attempt, self._searches, nodes, rows, verdicts)
         verdicts[(verdicts == 0) & unavailable] = self._unavailable
         return verdicts
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterable[Because]:
+        """Claims that have their devices elsewhere; why devices do not serve, ``device_reasons`` says."""
+        attempt: ClaimsOfPod | None = cycle.data.get(NAME)
+        return () if attempt is None else because(attempt, nodes.node(row))
 
     def post_filter(
         self, cycle: Cycle, statuses: Mapping[str, Status]

@@ -44,12 +44,32 @@ class ClaimReport:
 
 
 @dataclass(slots=True)
+class Cause:
+    """Numbers and names behind a refusal. ``about``: what it is about, the same on all nodes of a group.
+
+    ``text`` and ``facts``: on ``node``, and on ``nodes`` nodes of the group alike.
+    """
+
+    about: str
+    text: str
+    facts: dict[str, str] = field(default_factory=dict)
+    node: str = ""
+    nodes: int = 1
+    short: int = 0
+
+
+@dataclass(slots=True)
 class Verdict:
-    """Why a plugin refuses a node. ``code``: upstream's name of it."""
+    """Why a plugin refuses a node. ``code``: upstream's name of it. ``because``: the nearest to fitting first.
+
+    ``more``: causes that differ in their numbers only and are not listed.
+    """
 
     plugin: str
     code: str
     reasons: list[str] = field(default_factory=list)
+    because: list[Cause] = field(default_factory=list)
+    more: int = 0
 
 
 @dataclass(slots=True)
@@ -115,7 +135,8 @@ class Explanation:
 
     ``message``: what the PodScheduled condition says, in upstream's words. ``node``: where it is or would go;
     for a waiting Pod the node on which it may preempt others.
-    ``culprit``: the plugin that holds it back, "" when nodes refuse it. ``users``: claim that is in the way → who uses
+    ``culprit``: the plugin that holds it back, "" when nodes refuse it; ``because``: what it waits for then.
+    ``users``: claim that is in the way → who uses
     it. ``caveats``: what the answer cannot know.
     """
 
@@ -124,6 +145,7 @@ class Explanation:
     scheduler: str
     message: str = ""
     culprit: str = ""
+    because: list[Cause] = field(default_factory=list)
     node: str = ""
     nodes: list[NodeGroup] = field(default_factory=list)
     users: dict[str, ClaimUse] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 from scheduler.api.core import Pod
 from scheduler.errors import PluginError
 from scheduler.explain.attempts import STEP
-from scheduler.explain.facts import Explanation, NodeGroup, Verdict
+from scheduler.explain.facts import Cause, Explanation, NodeGroup, Verdict
 from scheduler.explain.holders import who_uses
 from scheduler.explain.trees import claim_reports, fold_nodes, holders_in, notes
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.plugin import Rows
 from scheduler.framework.profile import Profile
@@ -22,6 +23,7 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.podinfo import pod_info
 
 DEVICES = "DynamicResources"
+NODES_PER_STEP = 25
 STEPS_MIN, STEPS_MAX, STEPS_IN_ALL = 1_000, 100_000, 400_000
 """Search steps per node and in all: four seconds at most, on up to 400 nodes. Every device is met early in a search."""
 
@@ -44,6 +46,7 @@ def note_nodes(
         return
     order = state.nodes.order()
     verdicts: Verdicts = {}
+    yield
     asked = order
     if pre.names is not None:
         inside = [state.nodes.name_of(row) in pre.names for row in order.tolist()]
@@ -76,10 +79,30 @@ def _note_verdicts(verdicts: Verdicts, alone: Profile, cycle: Cycle, rows: Rows)
         for row in rows:
             yield from _note_verdicts(verdicts, alone, cycle, np.asarray([row], np.int64))
         return
+    explaining = getattr(cycle.profile.plugins.get(plugin) if cycle.profile else None, "because", None)
     for status, refused in filtered.rejected:
-        for row in refused.tolist():
+        for number, row in enumerate(refused.tolist(), 1):
             verdict = Verdict(plugin, status.code.label, list(status.reasons))
+            if explaining is not None:
+                verdict.because = _causes(explaining, cycle, row)
+                if number % NODES_PER_STEP == 0:
+                    yield
             verdicts.setdefault(nodes.name_of(row), []).append(verdict)
+
+
+def _causes(explaining: Callable[..., Iterable[Because]], cycle: Cycle, row: int) -> list[Cause]:
+    """What the plugin says; a plugin that breaks here says nothing more than its verdict."""
+    name = cycle.state.nodes.name_of(row)
+    try:
+        found = [cause_of(one, name) for one in explaining(cycle, cycle.state.nodes, row)]
+    except Exception as error:  # foreign code, and only asked to explain
+        return [Cause("", f"it cannot say more: {type(error).__name__}: {error}", node=name)]
+    return found
+
+
+def cause_of(because: Because, node: str = "") -> Cause:
+    """As a fact of an explanation."""
+    return Cause(because.about, because.text, dict(because.facts), node, 1, because.short)
 
 
 def _filtered(alone: Profile, cycle: Cycle, rows: Rows) -> Generator[None, None, Filtered]:

@@ -17,8 +17,8 @@ from scheduler.api.resource import ResourceClaim, ResourceClaimStatus
 from scheduler.cycle.decision import Placed
 from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps, ended
-from scheduler.explain.facts import Explanation, HeldClaim, ScoreRow
-from scheduler.explain.nodes import note_nodes
+from scheduler.explain.facts import Cause, Explanation, HeldClaim, ScoreRow
+from scheduler.explain.nodes import cause_of, note_nodes
 from scheduler.explain.outcome import report_failure
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import ScoreTable, call
@@ -48,6 +48,7 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
     held_back = held_back_by(profile, pod)
     if held_back is not None:
         found = Explanation(pod.key, "held back", pod.spec.schedulerName, held_back.message, held_back.plugin)
+        found.because = _held_because(profile.plugins.get(held_back.plugin), pod)
         found.held = held_claims(state, pod)
         found.caveats.extend(misspelt_claims(state, pod))
         return found
@@ -72,6 +73,12 @@ def held_back_by(profile: Profile, pod: Pod) -> Status | None:
         if status.code is not Code.SUCCESS:
             return status.by(plugin.name)
     return None
+
+
+def _held_because(plugin: Any, pod: Pod) -> list[Cause]:
+    if not hasattr(plugin, "because_held_back"):
+        return []
+    return [cause_of(one) for one in call(plugin, "Explain", lambda: list(plugin.because_held_back(pod)))]
 
 
 def misspelt_claims(state: ClusterState, pod: Pod) -> Iterator[str]:

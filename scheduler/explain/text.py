@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from scheduler.explain.facts import ClaimReport, DeviceGroup, Explanation, HeldClaim, NodeGroup, RequestReport
+from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, Explanation, HeldClaim, NodeGroup, RequestReport
 from scheduler.explain.holders import use_words
 from scheduler.explain.trees import THIS_POD
 
@@ -39,6 +39,7 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
         yield f"  it may preempt less important Pods on node {found.node}"
     if found.culprit:
         yield f"  refused by {found.culprit}"
+    yield from (f"    {line}" for line in _cause_lines(found.because, 1))
     for claim in found.held:
         yield from _held_lines(claim, paint)
     if found.nodes:
@@ -70,10 +71,20 @@ def _node_lines(group: NodeGroup, who: Mapping[str, str], paint: Paint) -> Itera
     yield "  " + paint("good" if group.fits else "bad", nodes_text(group.nodes)) + (" fits" if group.fits else "")
     for verdict in group.verdicts:
         yield f"    {verdict.plugin}: {'; '.join(verdict.reasons) or verdict.code}"
+        yield from (f"      {line}" for line in _cause_lines(verdict.because, len(group.nodes)))
+        if verdict.more:
+            yield paint("faint", f"      and on {counted(verdict.more, 'more node')} with other numbers")
     for note in group.notes:
         yield f"    {note}"
     for claim in group.claims:
         yield from _claim_lines(claim, group, who, paint)
+
+
+def _cause_lines(causes: Sequence[Cause], nodes: int) -> Iterator[str]:
+    for cause in causes:
+        alike = cause.nodes == nodes
+        where = "" if alike else f" ({cause.node})" if cause.nodes == 1 else f" ({counted(cause.nodes, 'node')})"
+        yield cause.text + where
 
 
 def _claim_lines(claim: ClaimReport, group: NodeGroup, who: Mapping[str, str], paint: Paint) -> Iterator[str]:

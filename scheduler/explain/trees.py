@@ -11,7 +11,7 @@ from scheduler.cel import CompileError, compile_selector
 from scheduler.dra.devices import DeviceInfo
 from scheduler.dra.pools import NodeView
 from scheduler.dra.rejections import Reason, Rejection
-from scheduler.explain.facts import ClaimReport, DeviceGroup, NodeGroup, RequestReport
+from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, NodeGroup, RequestReport, Verdict
 
 ABSENT = "absent"
 THIS_POD = "this Pod"
@@ -19,6 +19,8 @@ THIS_POD = "this Pod"
 # Facts that differ from device to device although the reason is the same; they are summed instead.
 _OWN_FACTS = {Reason.IN_USE: frozenset({"claim"}), Reason.CAPACITY_SHORT: frozenset({"taken by"})}
 _NAMES_SHOWN = 64
+CAUSES_MAX = 3
+"""Causes about one thing that differ in numbers only."""
 
 
 def claim_reports(
@@ -143,7 +145,7 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
     """Nodes of which the same can be said become one group; each comes as a group of one node, in node order.
 
     Device names and holders are those of the first node, numbers of devices are those of each node; holders of the
-    others are added. Order: largest group first, nodes that fit before all others.
+    others are added, and causes with other numbers. Order: largest group first, nodes that fit before all others.
     """
     folded: dict[Hashable, NodeGroup] = {}
     for group in groups:
@@ -154,6 +156,10 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
         else:
             same.nodes.extend(group.nodes)
             _merge_holders(same, group)
+            _merge_causes(same, group)
+    for group in folded.values():
+        for verdict in group.verdicts:
+            _order_causes(verdict)
     return sorted(folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
 
 
@@ -170,7 +176,10 @@ def _likeness(group: NodeGroup) -> Hashable:
     return (
         group.fits,
         group.devices,
-        tuple((verdict.plugin, verdict.code, tuple(verdict.reasons)) for verdict in group.verdicts),
+        tuple(
+            (verdict.plugin, verdict.code, tuple(verdict.reasons), frozenset(cause.about for cause in verdict.because))
+            for verdict in group.verdicts
+        ),
         tuple(
             (claim.claim, request.request, tuple((_facts(part, name)) for part in request.refused))
             for claim in group.claims
@@ -197,3 +206,27 @@ def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
                     if holder == THIS_POD:
                         continue  # it would take them on one node, not on all of them
                     part.holders[holder] = part.holders.get(holder, 0) + count
+
+
+def _merge_causes(kept: NodeGroup, more: NodeGroup) -> None:
+    """Equal texts are counted, others kept side by side. Cost: the texts seen so far, per cause."""
+    for verdict, other in zip(kept.verdicts, more.verdicts, strict=True):
+        known = {(cause.about, cause.text): cause for cause in verdict.because}
+        for cause in other.because:
+            same = known.get((cause.about, cause.text))
+            if same is None:
+                verdict.because.append(replace(cause))
+            else:
+                same.nodes += 1
+
+
+def _order_causes(verdict: Verdict) -> None:
+    """By what they are about in order of appearance, the nearest to fitting first; a few of each are enough."""
+    by_subject: dict[str, list[Cause]] = {}
+    for cause in verdict.because:
+        by_subject.setdefault(cause.about, []).append(cause)
+    verdict.because = []
+    for causes in by_subject.values():
+        causes.sort(key=lambda cause: (cause.short, -cause.nodes))
+        verdict.because.extend(causes[:CAUSES_MAX])
+        verdict.more += sum(cause.nodes for cause in causes[CAUSES_MAX:])
