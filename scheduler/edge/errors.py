@@ -21,6 +21,7 @@ import re
 
 import msgspec
 
+from scheduler.api.deep import decode_deep
 from scheduler.errors import ClusterError
 
 BINDING_CHECK = "resourceclaims/binding"
@@ -151,7 +152,7 @@ def missing_rule(message: str) -> str:
 def decode_status(body: bytes | msgspec.Raw) -> Status:
     """The Status in ``body``; one made of the text itself when it is not JSON."""
     try:
-        return _STATUS.decode(body)
+        return decode_deep(_STATUS, body)
     except msgspec.DecodeError:
         return Status(message=bytes(body[:500]).decode("utf-8", "replace").strip())
 
