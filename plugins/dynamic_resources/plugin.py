@@ -23,7 +23,7 @@ from scheduler.api.resource import ResourceClaim
 from scheduler.dra.claims import ClaimError, binding_state, binding_timed_out, has_binding_conditions, resolve_claims
 from scheduler.dra.features import Features
 from scheduler.dra.podgroups import consumers_of, pod_consumer
-from scheduler.dra.rejections import Rejection
+from scheduler.dra.rejections import DeviceSearch, Rejection
 from scheduler.dra.reporter import Collector
 from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
@@ -307,22 +307,22 @@ class DynamicResources:
 
         Looks at the devices as they are now. Cost: one search without shortcuts, at most ``max_steps`` steps.
         """
-        steps = self.device_reasons_steps(cycle, node, max_steps)
+        steps = self.device_search_steps(cycle, node, max_steps)
         while True:
             try:
                 next(steps)
             except StopIteration as stop:
-                found: Sequence[Rejection] = stop.value
-                return found
+                found: DeviceSearch = stop.value
+                return found.rejections
 
-    def device_reasons_steps(
+    def device_search_steps(
         self, cycle: Cycle, node: Node, max_steps: int = 10 * STEPS_PER_S
-    ) -> Generator[None, None, Sequence[Rejection]]:
-        """The same in slices of some milliseconds. The devices must not change between them."""
+    ) -> Generator[None, None, DeviceSearch]:
+        """The same in slices of some milliseconds, with what was taken. The devices must not change between them."""
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         plan = None if attempt is None else attempt.plan_on(node.name)
         if plan is None:
-            return ()
+            return DeviceSearch()
         collector = Collector()
         allocation = self._searches.allocation(cycle, plan, node, collector)
         while allocation.run(_EXPLAIN_STEPS) is None:
@@ -330,4 +330,4 @@ class DynamicResources:
                 allocation.stop()
                 break
             yield
-        return tuple(collector.rejections.values())
+        return DeviceSearch(tuple(collector.rejections.values()), allocation.chosen())

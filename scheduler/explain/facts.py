@@ -109,11 +109,47 @@ class ClaimUse:
 
 @dataclass(slots=True)
 class ScoreRow:
-    """One feasible node: total, and per plugin the score (0..100) that its weight multiplies."""
+    """One feasible node: total, and per plugin the score (0..100) that its weight multiplies; ``raw``: unscaled."""
 
     node: str
     total: int
     scores: dict[str, int] = field(default_factory=dict)
+    raw: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class NodeChoice:
+    """Why this node: the next best (or, for a node that would not win now, the best) and where the points differ.
+
+    ``ahead_by`` is negative when ``runner_up`` has more. ``by_plugin``: weighted points more or fewer than
+    ``runner_up``, where they differ. ``ties``: other nodes with as many points; ``feasible``: nodes that were scored.
+    """
+
+    node: str
+    total: int
+    runner_up: str
+    runner_up_total: int
+    ahead_by: int
+    by_plugin: dict[str, int] = field(default_factory=dict)
+    ties: int = 0
+    feasible: int = 0
+
+
+@dataclass(slots=True)
+class DeviceChoice:
+    """Why these devices (``pool/name``): the first that suit in the order of pools.
+
+    ``passed``: those before them that do not, by reason; ``later``: devices of the node that were not needed. ``now``:
+    what would be taken if it were decided now, when that differs from ``devices``.
+    """
+
+    claim: str
+    request: str
+    wants: str
+    devices: list[str]
+    passed: list[DeviceGroup] = field(default_factory=list)
+    later: int = 0
+    now: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -152,5 +188,7 @@ class Explanation:
     held: list[HeldClaim] = field(default_factory=list)
     scores: list[ScoreRow] = field(default_factory=list)
     weights: dict[str, int] = field(default_factory=dict)
+    choice: NodeChoice | None = None
+    devices: list[DeviceChoice] = field(default_factory=list)
     hints: list[Hint] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)

@@ -125,15 +125,16 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     view = state.devices.slices.view(node)
     group = NodeGroup([name], not verdicts, len(view.devices), verdicts)
     plugin: Any = profile.plugins.get(DEVICES)
-    if not hasattr(plugin, "device_reasons_steps") or not any(verdict.plugin == DEVICES for verdict in verdicts):
+    if not hasattr(plugin, "device_search_steps") or not any(verdict.plugin == DEVICES for verdict in verdicts):
         return group
     steps = min(STEPS_MAX, max(STEPS_MIN, STEPS_IN_ALL // len(state.nodes.order())))
     yield
     try:
-        rejections = yield from plugin.device_reasons_steps(cycle, node, steps)
+        search = yield from plugin.device_search_steps(cycle, node, steps)
     except Exception as error:  # foreign code may stand in for the plugin: the rest is told all the same
         group.notes.append(f"why its devices do not serve cannot be told: {type(error).__name__}: {error}")
         return group
+    rejections = search.rejections
     mine = state.devices.claims_of(cycle.pod)
     claims = {claim.key: claim for claim in mine if claim.status.allocation is None}
     group.claims = claim_reports(rejections, claims, view)

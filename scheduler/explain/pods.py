@@ -17,16 +17,16 @@ from scheduler.api.resource import ResourceClaim, ResourceClaimStatus
 from scheduler.cycle.decision import Placed
 from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps, ended
-from scheduler.explain.facts import Cause, Explanation, HeldClaim, ScoreRow
+from scheduler.explain.choice import choose_devices, note_scores
+from scheduler.explain.facts import Cause, Explanation, HeldClaim
+from scheduler.explain.holders import who_uses
 from scheduler.explain.nodes import cause_of, note_nodes
 from scheduler.explain.outcome import report_failure
 from scheduler.framework.profile import Profile
-from scheduler.framework.runner import ScoreTable, call
+from scheduler.framework.runner import call
 from scheduler.framework.status import Code, Status
 from scheduler.state.cluster import ClusterState
 from scheduler.state.trial import Trial
-
-SCORES_SHOWN = 20
 
 
 def explain_pod(profile: Profile, pod: Pod, state: ClusterState, now: float) -> Explanation:
@@ -55,7 +55,8 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
     decision = yield from attempt_steps(profile, pod, state, now)
     if isinstance(decision, Placed):
         found = Explanation(pod.key, "fits", pod.spec.schedulerName, node=decision.node)
-        _note_scores(found, decision.scores, decision.node)
+        note_scores(found, decision.scores, decision.node, decision.node)
+        found.devices = yield from choose_devices(profile, pod, state, now, decision.node, {})
     else:
         report = report_failure(decision)
         found = Explanation(pod.key, "waiting", pod.spec.schedulerName, report.message)
@@ -95,10 +96,12 @@ def misspelt_claims(state: ClusterState, pod: Pod) -> Iterator[str]:
 
 def held_claims(state: ClusterState, pod: Pod) -> list[HeldClaim]:
     """The Pod's claims that have devices already."""
-    return [_held(state, claim) for claim in state.devices.claims_of(pod) if claim.status.allocation is not None]
+    special = state.devices.special_claim_of(pod.metadata.namespace, pod.uid)
+    claims = {claim.key: claim for claim in (*state.devices.claims_of(pod), *([special] if special else []))}
+    return [_held(claim) for claim in claims.values() if claim.status.allocation is not None]
 
 
-def _held(state: ClusterState, claim: ResourceClaim) -> HeldClaim:
+def _held(claim: ResourceClaim) -> HeldClaim:
     allocation = claim.status.allocation
     assert allocation is not None
     devices = [f"{r.request}: {r.driver}/{r.pool}/{r.device}" for r in allocation.devices.results]
@@ -127,38 +130,25 @@ def _scheduled(profile: Profile, pod: Pod, state: ClusterState, now: float) -> G
     found = Explanation(pod.key, "scheduled", pod.spec.schedulerName, node=pod.spec.nodeName)
     found.held = held_claims(state, pod)
     unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, nodeName=""))
+    opened: dict[str, ResourceClaim] = {}
     with Trial(state) as trial:
         trial.put(POD, state.pods.get(pod.uid), unbound)
         for claim in state.devices.claims_of(pod):
             others = [consumer for consumer in claim.consumers if consumer.uid != pod.uid]
             if claim.status.allocation is not None and not others:
-                freed = msgspec.structs.replace(claim, status=ResourceClaimStatus())
-                trial.put(RESOURCE_CLAIM, claim, freed)
+                opened[claim.key] = claim
+                trial.put(RESOURCE_CLAIM, claim, msgspec.structs.replace(claim, status=ResourceClaimStatus()))
         try:
             decision = yield from attempt_steps(profile, unbound, state, now)
         except SchedulerError as error:
             found.caveats.append(f"it cannot be said how nodes would score now: {error}")
             return found
         if isinstance(decision, Placed):
-            _note_scores(found, decision.scores, pod.spec.nodeName)
+            note_scores(found, decision.scores, pod.spec.nodeName, decision.node)
             found.message = f"placed again now it would go to {decision.node}"
         else:
             found.message = f"placed again now it would wait: {report_failure(decision).message}"
+        found.devices = yield from choose_devices(profile, unbound, state, now, pod.spec.nodeName, opened)
+    found.users = who_uses(state, {h for one in found.devices for part in one.passed for h in part.holders})
+    found.caveats.append("scores and choices are as they would be now; what was decided then is not kept here")
     return found
-
-
-def _note_scores(found: Explanation, table: ScoreTable | None, node: str) -> None:
-    if table is None:
-        found.caveats.append("only one node fits, so none was scored")
-        return
-    found.weights = dict(table.weights)
-    names, totals = table.nodes, table.totals.tolist()
-    columns: dict[str, list[Any]] = {plugin: scores.tolist() for plugin, scores in table.normalized.items()}
-    places = sorted(range(len(names)), key=lambda place: (-totals[place], names[place]))
-    shown = places[:SCORES_SHOWN] + [place for place in places[SCORES_SHOWN:] if names[place] == node]
-    found.scores = [
-        ScoreRow(names[place], totals[place], {plugin: values[place] for plugin, values in columns.items()})
-        for place in shown
-    ]
-    if len(places) > len(shown):
-        found.caveats.append(f"the score table shows {len(shown)} of {len(places)} nodes")

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, Explanation, HeldClaim, NodeGroup, RequestReport
+from scheduler.explain.choice import choice_words
+from scheduler.explain.facts import (
+    Cause,
+    ClaimReport,
+    DeviceGroup,
+    Explanation,
+    HeldClaim,
+    NodeGroup,
+    RequestReport,
+    ScoreRow,
+)
 from scheduler.explain.holders import use_words
 from scheduler.explain.trees import THIS_POD
 
@@ -48,6 +58,14 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
         yield paint("title", "Nodes")
         for group in found.nodes:
             yield from _node_lines(group, who, paint)
+    if found.devices:
+        yield ""
+        yield paint("title", "Why these devices")
+        yield from (f"  {line}" for line in _device_choice_lines(found, now, paint))
+    if found.choice is not None:
+        yield ""
+        yield paint("title", "Why this node")
+        yield f"  {choice_words(found.choice)}"
     if found.scores:
         yield ""
         yield from _score_lines(found, paint)
@@ -209,12 +227,35 @@ def nodes_text(nodes: Sequence[str]) -> str:
     return f"{len(nodes)} nodes: {', '.join(nodes[: NODES_SHOWN - 1])}, … {nodes[-1]}"
 
 
+def _device_choice_lines(found: Explanation, now: float, paint: Paint) -> Iterator[str]:
+    who = {claim: use_words(use, now) for claim, use in found.users.items()}
+    for choice in found.devices:
+        wanted = f" ({choice.wants})" if choice.wants else ""
+        yield f"claim {choice.claim}, request {choice.request}{wanted}: {', '.join(choice.devices)}"
+        if choice.now:
+            yield f"  decided now it would be {', '.join(choice.now)}"
+        else:
+            yield "  the first that suit in the order of pools" if choice.passed else "  the first of their pools"
+        for part in choice.passed:
+            names = ", ".join(part.devices[:DEVICES_SHOWN]) + (", …" if part.count > DEVICES_SHOWN else "")
+            yield f"  passed over: {part.count} {device_words(part)}" + paint("faint", f"  [{names}]")
+            yield from (f"    {line}" for line in _holder_lines(part, who))
+        if choice.later > 0:
+            yield f"  not needed: {counted(choice.later, 'device')} of the node that came later"
+
+
 def _score_lines(found: Explanation, paint: Paint) -> Iterator[str]:
-    plugins = [name for name in found.weights if any(row.scores.get(name) for row in found.scores)]
+    plugins = [name for name in found.weights if any(row.raw.get(name) or row.scores.get(name) for row in found.scores)]
     heads = ["NODE", "TOTAL", *(f"{name} ×{found.weights[name]}" for name in plugins)]
-    cells = [[row.node, str(row.total), *(str(row.scores.get(name, 0)) for name in plugins)] for row in found.scores]
-    yield paint("title", "Scores") + paint("faint", " (as they are now; plugins that give every node 0 are left out)")
+    cells = [[row.node, str(row.total), *(_score_words(row, name) for name in plugins)] for row in found.scores]
+    note = " (as they are now; in brackets before scaling; plugins that give every node 0 are left out)"
+    yield paint("title", "Scores") + paint("faint", note)
     yield from ("  " + line for line in table([heads, *cells]))
+
+
+def _score_words(row: ScoreRow, plugin: str) -> str:
+    score, raw = row.scores.get(plugin, 0), row.raw.get(plugin, 0)
+    return str(score) if score == raw else f"{score} ({raw})"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
