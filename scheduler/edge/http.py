@@ -24,6 +24,8 @@ PORT = 10259
 ALWAYS_ALLOWED = ("/healthz", "/readyz", "/livez")
 RELOAD_S = 60.0
 
+Mount = Callable[[web.Application], None]
+"""Adds routes that look after themselves: who may read them, they decide (``edge.questions``, ``edge.dashboard``)."""
 Check = Callable[[], str]
 """A health check: "" when all is well, else the reason in a few words."""
 
@@ -46,7 +48,7 @@ class HealthServer:
     ``checks`` per endpoint ("livez", "readyz", "healthz"): name to check, in the order they are listed. ``metrics``
     renders text and content type, ``pod_resources`` those of /metrics/resources. ``pages``: /statusz and /flagz, with
     ``debugging`` /debug/flags/v too. ``always_allowed``: paths for everybody. ``authorizer`` None: only loopback may
-    read. ``certificate`` None: plain HTTP.
+    read. ``certificate`` None: plain HTTP. ``mounts`` add further routes.
     """
 
     def __init__(
@@ -64,13 +66,14 @@ class HealthServer:
         debugging: bool = False,
         always_allowed: Sequence[str] = ALWAYS_ALLOWED,
         reuse_port: bool = False,
+        mounts: Sequence[Mount] = (),
         on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._checks, self._metrics = checks, metrics
         self._host, self._port, self._certificate = host, port, certificate
         self._authorizer, self._configuration, self._on_trouble = authorizer, configuration, on_trouble
         self._pod_resources, self._pages, self._debugging = pod_resources, pages, debugging
-        self._always_allowed, self._reuse_port = tuple(always_allowed), reuse_port
+        self._always_allowed, self._reuse_port, self._mounts = tuple(always_allowed), reuse_port, tuple(mounts)
         self._slis = HealthSlis()
         self._runner: web.AppRunner | None = None
         self._reloader: asyncio.Task[None] | None = None
@@ -91,6 +94,8 @@ class HealthServer:
             app.router.add_get("/flagz", self._serve_page)
             if self._debugging:
                 app.router.add_route("*", "/debug/flags/v", self._serve_page)
+        for mount in self._mounts:
+            mount(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         context = self._certificate.context if self._certificate is not None else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
@@ -31,7 +31,8 @@ from scheduler.explain.redaction import (
     redact_map,
     redact_waiting,
 )
-from scheduler.explain.sight import Own, Sight, Told
+from scheduler.explain.sight import Names, Own, Sight, Told, scrubber
+from scheduler.explain.text import explanation_lines
 
 PREFIX = "/questions/v1"
 NAMESPACES_MAX = 100
@@ -41,7 +42,10 @@ LIMIT_MAX = 5_000
 NAME_MAX = 253
 _DEVICES = "resource.k8s.io"
 
-T = TypeVar("T")
+Reply = dict[str, Any]
+"""The keys of an answer beside ``now``."""
+Stories = Callable[[str, str], Awaitable[tuple[Names, list[str]]]]
+"""The record of one Pod, by namespace and name, as lines; with every name there is. Raises UserError without one."""
 
 
 class Answering(Protocol):
@@ -67,13 +71,14 @@ class _RefusedError(Exception):
 class Questions:
     """The handlers; ``mount`` adds them to an application."""
 
-    def __init__(self, answers: Answering, reviews: Reviews) -> None:
-        self._answers, self._reviews = answers, reviews
+    def __init__(self, answers: Answering, reviews: Reviews, stories: Stories | None = None) -> None:
+        self._answers, self._reviews, self._stories = answers, reviews, stories
 
     def mount(self, app: web.Application) -> None:
         """Add the routes."""
         add = app.router.add_get
         add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/explanation", self._served(self._explain))
+        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/story", self._served(self._story))
         add(f"{PREFIX}/inventory", self._served(self._inventory))
         add(f"{PREFIX}/lint", self._served(self._lint))
         add(f"{PREFIX}/map", self._served(self._map))
@@ -81,15 +86,14 @@ class Questions:
         add(f"{PREFIX}/me", self._served(self._me))
 
     def _served(
-        self, handler: Callable[[web.Request, ReviewedUser], Awaitable[Any]]
+        self, handler: Callable[[web.Request, ReviewedUser], Awaitable[Reply]]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Who asks, then the answer or the refusal as JSON."""
 
         async def serve(request: web.Request) -> web.Response:
             try:
-                answer = await handler(request, await self._user(request))
-                body = {"now": self._answers.clock(), "answer": msgspec.to_builtins(answer)}
-                return _reply(200, body)
+                told = await handler(request, await self._user(request))
+                return _reply(200, {"now": self._answers.clock(), **msgspec.to_builtins(told)})
             except _RefusedError as refusal:
                 return _reply(refusal.code, _status(refusal))
             except UnansweredError:
@@ -112,44 +116,55 @@ class Questions:
 
     # the questions
 
-    async def _me(self, request: web.Request, user: ReviewedUser) -> dict[str, str]:
-        return {"user": user.username}
+    async def _me(self, request: web.Request, user: ReviewedUser) -> Reply:
+        return {"answer": {"user": user.username}}
 
-    async def _explain(self, request: web.Request, user: ReviewedUser) -> Explanation:
+    async def _explain(self, request: web.Request, user: ReviewedUser) -> Reply:
         namespace, name = _name(request, "namespace"), _name(request, "name")
         # Before anything is looked up: who may not get the Pod does not learn whether it exists.
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
         told = await self._answers.explain(namespace, name, request.query.get("hints") != "false")
         found, own = told.answer
         sight = await self._sight(user, mentioned(found, told.names))
-        return redact_explanation(found, sight, told.names, own)
+        seen = redact_explanation(found, sight, told.names, own)
+        return {"answer": seen, "text": list(explanation_lines(seen, self._answers.clock()))}
 
-    async def _inventory(self, request: web.Request, user: ReviewedUser) -> Inventory:
+    async def _story(self, request: web.Request, user: ReviewedUser) -> Reply:
+        namespace, name = _name(request, "namespace"), _name(request, "name")
+        await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
+        if self._stories is None:
+            raise UserError("audit trail", "", "this scheduler keeps none")
+        names, lines = await self._stories(namespace, name)
+        sight = await self._sight(user, mentioned(lines, names))
+        seen = lines if sight.everything else scrubber(sight, names).tree(lines)
+        return {"answer": {"lines": seen}}
+
+    async def _inventory(self, request: web.Request, user: ReviewedUser) -> Reply:
         by = request.query.get("by", "model")
         if by not in GROUPINGS:
             raise _RefusedError(400, "BadRequest", f"by: {by[:40]!r} is none of {', '.join(GROUPINGS)}")
         told = await self._answers.inventory(by)
         sight = await self._sight(user, mentioned(told.answer, told.names))
-        return redact_inventory(told.answer, sight, told.names)
+        return {"answer": redact_inventory(told.answer, sight, told.names)}
 
-    async def _lint(self, request: web.Request, user: ReviewedUser) -> Findings:
+    async def _lint(self, request: web.Request, user: ReviewedUser) -> Reply:
         told = await self._answers.lint()
         sight = await self._sight(user, mentioned(told.answer, told.names))
-        return redact_findings(told.answer, sight, told.names)
+        return {"answer": redact_findings(told.answer, sight, told.names)}
 
-    async def _map(self, request: web.Request, user: ReviewedUser) -> ClusterMap:
+    async def _map(self, request: web.Request, user: ReviewedUser) -> Reply:
         sight = await self._sight(user, ())
         match = request.query.get("match", "")[:NAME_MAX]
         # A search in names is an answer about names: only for those who may list them.
         told = await self._answers.cluster_map(match if sight.nodes else "", _limit(request, 200))
         if not sight.everything:
             sight = await self._sight(user, mentioned(told.answer, told.names))
-        return redact_map(told.answer, sight, told.names)
+        return {"answer": redact_map(told.answer, sight, told.names)}
 
-    async def _waiting(self, request: web.Request, user: ReviewedUser) -> WaitingPods:
+    async def _waiting(self, request: web.Request, user: ReviewedUser) -> Reply:
         told = await self._answers.waiting(LIMIT_MAX)
         sight = await self._sight(user, {pod.pod.partition("/")[0] for pod in told.answer.pods})
-        return redact_waiting(told.answer, sight, _limit(request, 500))
+        return {"answer": redact_waiting(told.answer, sight, _limit(request, 500))}
 
     # rights
 
