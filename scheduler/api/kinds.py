@@ -82,8 +82,8 @@ def _decoder(struct: type) -> msgspec.json.Decoder[Any]:
 def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
     """One object of ``kind`` from its JSON. Raises DecodeError with the object's name and the field path.
 
-    null means absent, as it does in Go: such an object is decoded a second time without its nulls. Nesting may be of any
-    depth (``deep``).
+    null means absent, as it does in Go: such an object is decoded a second time without its nulls. Nesting
+    may be of any depth (``deep``).
     """
     decoder = _decoder(kind.wire or kind.struct)
     try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from scheduler.api.meta import revision_of
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from scheduler.dra.amounts import nano
@@ -353,8 +354,7 @@ def join_groups(state: GroupState | None, groups: frozenset[str]) -> GroupState:
 
 
 def _revision(claim: ResourceClaim) -> int | None:
-    version = claim.metadata.resourceVersion
-    return int(version) if version.isdecimal() else None
+    return revision_of(claim.metadata.resourceVersion)
 
 
 def _same(one: AllocationResult, other: AllocationResult) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 
 from scheduler.api import bodies
 from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, decode
+from scheduler.api.meta import revision_of
 from scheduler.api.resource import (
     FINALIZER,
     RESERVED_FOR_MAX,
@@ -376,10 +377,8 @@ class ClaimWriter:
 def _newest(left: ResourceClaim | None, right: ResourceClaim) -> ResourceClaim:
     if left is None:
         return right
-    versions = left.metadata.resourceVersion, right.metadata.resourceVersion
-    if all(version.isdigit() for version in versions) and int(versions[0]) < int(versions[1]):
-        return right
-    return left
+    before, after = revision_of(left.metadata.resourceVersion), revision_of(right.metadata.resourceVersion)
+    return right if before is not None and after is not None and before < after else left
 
 
 def _given_up(now: ResourceClaim, last: ClusterError | None) -> ClaimError:

@@ -170,7 +170,8 @@ def error_for(status: int, said: Status, call: str = "", retry_after: str = "") 
         kind = Forbidden
     error = kind(status, said.reason, said.message, said.details, call)
     if isinstance(error, TooManyRequests | ServerError):
-        wait_s = float(retry_after) if retry_after.isdigit() else float(error.details.retryAfterSeconds)
+        plain = retry_after.isascii() and retry_after.isdigit()
+        wait_s = float(retry_after) if plain else float(error.details.retryAfterSeconds)
         if wait_s > 0:
             error.retry_after_s = wait_s
     return error

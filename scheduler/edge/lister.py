@@ -8,6 +8,7 @@ import msgspec
 
 from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import Kind
+from scheduler.api.meta import revision_of
 from scheduler.edge.client import ApiClient
 from scheduler.edge.errors import AnswerLost, Gone
 
@@ -69,5 +70,4 @@ class Lister:
             items.extend(page.items or ())
             token = page.metadata.continue_
             if not token:
-                version = page.metadata.resourceVersion
-                return items, int(version) if version.isdigit() else 0
+                return items, revision_of(page.metadata.resourceVersion) or 0

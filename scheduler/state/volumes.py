@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
+from scheduler.api.meta import revision_of
 from scheduler.api.storage import (
     CSI_DRIVER,
     CSI_NODE,
@@ -275,5 +276,4 @@ def _filled(sets: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _revision(item: PersistentVolume | PersistentVolumeClaim) -> int:
-    text = item.metadata.resourceVersion
-    return int(text) if text.isdigit() else 0
+    return revision_of(item.metadata.resourceVersion) or 0
