@@ -73,10 +73,23 @@ class Verdict:
 
 
 @dataclass(slots=True)
+class PoolTrouble:
+    """A pool or slice that cannot be used, or a search that was cut off, with a word of the closed vocabulary.
+
+    ``subject``: ``pool driver/name``, ``slice name``, ``node name``, "" for a search.
+    """
+
+    reason: str
+    subject: str
+    detail: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class NodeGroup:
     """Nodes about which the same can be said. ``devices``: usable devices that each of them sees.
 
-    ``verdicts``: every plugin that refuses, not only the first. ``notes``: pools and slices that cannot be used.
+    ``verdicts``: every plugin that refuses, not only the first. ``troubles``: pools and slices that cannot be used, of
+    the first node; ``notes``: the same in words.
     """
 
     nodes: list[str]
@@ -85,6 +98,7 @@ class NodeGroup:
     verdicts: list[Verdict] = field(default_factory=list)
     claims: list[ClaimReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    troubles: list[PoolTrouble] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -173,7 +187,7 @@ class Explanation:
     for a waiting Pod the node on which it may preempt others.
     ``culprit``: the plugin that holds it back, "" when nodes refuse it; ``because``: what it waits for then.
     ``users``: claim that is in the way → who uses
-    it. ``caveats``: what the answer cannot know.
+    it. ``summary``: what is seen only when all nodes are looked at together. ``caveats``: what the answer cannot know.
     """
 
     pod: str
@@ -191,4 +205,5 @@ class Explanation:
     choice: NodeChoice | None = None
     devices: list[DeviceChoice] = field(default_factory=list)
     hints: list[Hint] = field(default_factory=list)
+    summary: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)

@@ -13,7 +13,15 @@ from scheduler.errors import PluginError
 from scheduler.explain.attempts import STEP
 from scheduler.explain.facts import Cause, Explanation, NodeGroup, Verdict
 from scheduler.explain.holders import who_uses
-from scheduler.explain.trees import claim_reports, fold_nodes, holders_in, notes
+from scheduler.explain.trees import (
+    add_counter_holders,
+    claim_reports,
+    fold_nodes,
+    holders_in,
+    notes,
+    together,
+    troubles,
+)
 from scheduler.framework.because import Because
 from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.plugin import Rows
@@ -64,6 +72,7 @@ def note_nodes(
         name = state.nodes.name_of(row)
         groups.append((yield from _node_group(name, verdicts.get(name, []), profile, cycle)))
     found.nodes = fold_nodes(groups)
+    found.summary = list(together(found.nodes, state.devices.claims_of(pod)))
     found.users = who_uses(state, holders_in(found.nodes))
 
 
@@ -138,7 +147,9 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     mine = state.devices.claims_of(cycle.pod)
     claims = {claim.key: claim for claim in mine if claim.status.allocation is None}
     group.claims = claim_reports(rejections, claims, view)
+    add_counter_holders(group.claims, view, state.devices.ledger.holders)
     group.notes = notes(rejections)
+    group.troubles = troubles(rejections)
     if claims and not view.devices and not rejections:
         group.notes.append("the pools of this node are empty")
     return group

@@ -50,6 +50,7 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
     if found.culprit:
         yield f"  refused by {found.culprit}"
     yield from (f"    {line}" for line in _cause_lines(found.because, 1))
+    yield from (f"  {line}" for line in found.summary)
     for claim in found.held:
         yield from _held_lines(claim, paint)
     if found.nodes:
@@ -147,6 +148,8 @@ def short_reason(group: DeviceGroup) -> str:
         name = detail.get("capacity", "").rpartition("/")[2]
         if "free" in detail:
             return f"{name} {detail['free']} free < {detail['asked']}"
+        if "asked" in detail:
+            return f"{name} {detail['total']} < {detail['asked']}"
         return f"{name} too small"
     if group.reason == "counter short by":
         name = detail.get("counter", "").rpartition("/")[2]
@@ -180,8 +183,22 @@ def device_words(group: DeviceGroup) -> str:
         return f"{word} {detail.get('attribute', '')} broken{value}{against}"
     if group.reason == "attribute missing":
         return f"attribute missing: {detail.get('attribute', '')}"
+    if group.reason in ("capacity short by", "counter short by"):
+        return _short_words(group)
     facts = ", ".join(f"{name} {value}" for name, value in detail.items())
     return f"{group.reason} ({facts})" if facts else group.reason
+
+
+def _short_words(group: DeviceGroup) -> str:
+    detail = group.detail
+    what = "counter" if group.reason.startswith("counter") else "capacity"
+    name = detail.get(what, "")
+    by = f" short by {detail['short by']}" if "short by" in detail else ""
+    if "free" in detail:
+        told = f"{detail.get('asked', '?')} asked, {detail['free']} free of {detail.get('total', '?')}"
+    else:
+        told = detail.get("because", "")
+    return f"{what} {name}{by or ' does not suit'}: {told}"
 
 
 def _values(group: DeviceGroup) -> str:

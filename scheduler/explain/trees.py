@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
+from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import ALL, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from scheduler.cel import CompileError, compile_selector
-from scheduler.dra.devices import DeviceInfo
+from scheduler.dra.amounts import amount_text, nano
+from scheduler.dra.devices import DeviceInfo, DeviceKey
 from scheduler.dra.pools import NodeView
 from scheduler.dra.rejections import Reason, Rejection
-from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, NodeGroup, RequestReport, Verdict
+from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, NodeGroup, PoolTrouble, RequestReport, Verdict
 
 ABSENT = "absent"
 THIS_POD = "this Pod"
@@ -61,6 +63,15 @@ def notes(rejections: Iterable[Rejection]) -> list[str]:
     return [_note(rejection) for rejection in rejections if not rejection.claim]
 
 
+def troubles(rejections: Iterable[Rejection]) -> list[PoolTrouble]:
+    """The same as data."""
+    return [
+        PoolTrouble(rejection.reason.value, rejection.request, dict(rejection.detail))
+        for rejection in rejections
+        if not rejection.claim
+    ]
+
+
 def _note(rejection: Rejection) -> str:
     if rejection.reason is Reason.SEARCH_BUDGET:
         return f"search budget: these are the reasons met in {rejection.detail.get('steps', 'some')} steps"
@@ -70,6 +81,9 @@ def _note(rejection: Rejection) -> str:
 def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeView) -> None:
     own = _OWN_FACTS.get(rejection.reason, frozenset())
     detail = {name: value for name, value in rejection.detail.items() if name not in own}
+    short_by = _short_by(detail)
+    if short_by:
+        detail["short by"] = short_by
     key = (rejection.reason, tuple(detail.items()))
     group = groups.get(key)
     if group is None:
@@ -86,6 +100,30 @@ def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeVi
             for name, value in read_values(rejection.detail.get("selector", ""), view.devices[position]).items():
                 values = group.values.setdefault(name, {})
                 values[value] = values.get(value, 0) + 1
+
+
+def _short_by(detail: Mapping[str, str]) -> str:
+    """What is missing of a capacity or counter, where both amounts are told."""
+    there = detail.get("free", detail.get("total", ""))
+    try:
+        return amount_text(nano(parse_quantity(detail["asked"])) - nano(parse_quantity(there)))
+    except (KeyError, QuantityError):
+        return ""
+
+
+def add_counter_holders(
+    reports: Iterable[ClaimReport], view: NodeView, holders: Callable[[DeviceKey], Iterable[str]]
+) -> None:
+    """Who uses the counters that are short: the claims of all devices of the pool that take from the same counter."""
+    for part in (part for report in reports for request in report.requests for part in request.refused):
+        if part.reason != Reason.COUNTER_SHORT.value:
+            continue
+        pools = {name.rpartition("/")[0] for name in part.devices}
+        for info in view.devices:
+            counters = {f"{use.counter_set}/{name}" for use in info.consumption for name, _ in use.counters}
+            if info.key.pool in pools and part.detail.get("counter") in counters:
+                for holder in holders(info.key):
+                    part.holders[holder] = part.holders.get(holder, 0) + 1
 
 
 def read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
@@ -161,6 +199,28 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
         for verdict in group.verdicts:
             _order_causes(verdict)
     return sorted(folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
+
+
+def together(groups: Iterable[NodeGroup], claims: Iterable[ResourceClaim]) -> Iterator[str]:
+    """Requests for which the cluster has enough devices that would do, but no single node."""
+    would_do: dict[tuple[str, str], int] = {}
+    most: dict[tuple[str, str], int] = {}
+    for group in groups:
+        for report in group.claims:
+            for request in report.requests:
+                place = report.claim, request.request
+                left = max(request.left, 0)
+                would_do[place] = would_do.get(place, 0) + left * len(group.nodes)
+                most[place] = max(most.get(place, 0), left)
+    by_key = {claim.key: claim for claim in claims}
+    for (key, name), total in would_do.items():
+        asked = find_request(by_key[key], name) if key in by_key else None
+        highest = most[key, name]
+        if asked is not None and asked.allocationMode != ALL and highest < asked.count <= total:
+            yield (
+                f"request {name} of claim {key}: {total} devices would do in the whole cluster, but all {asked.count} "
+                f"must be on one node, and no node has more than {highest}"
+            )
 
 
 def holders_in(groups: Iterable[NodeGroup]) -> set[str]:
