@@ -23,6 +23,7 @@ COMMANDS = {
     "whatif": "what would be placed where if the cluster were changed",
     "inventory": "which devices there are, used, free or tainted, and what leaks",
     "doctor": "devices given twice, leaked claims, and the commands that heal them",
+    "guard": "an admission server that lets no scheduler give a device away twice",
     "conformity": "answer conformity cases, one JSON object per line",
     "version": "print the version",
 }
