@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ UNSEEN = "unseen"
 DEVICE_STATES = (*STATES, UNSEEN)
 _BY_URGENCY = ("used", "shared", "tainted", "blocked")
 _ROWS_PER_STEP = 200
+_DIGITS = re.compile(r"(\d+)", re.ASCII)
 
 
 @dataclass(slots=True)
@@ -99,9 +101,14 @@ def map_steps(state: ClusterState, now: float, match: str = "", limit: int = 200
     for name, drawn in nodes.items():
         if name != ANYWHERE and state.nodes.row_of(name) is None:
             drawn.notes.append("there is no such node")
-    chosen = [drawn for name, drawn in nodes.items() if match in name]
+    chosen = [nodes[name] for name in sorted(nodes, key=_natural) if match in name]
     answer.found, answer.nodes = len(chosen), chosen[:limit]
     return answer
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """node-2 before node-10."""
+    return [(int(part) if part.isdigit() else 0, part) for part in _DIGITS.split(name)]
 
 
 def _newest(state: ClusterState) -> list[SliceInfo]:

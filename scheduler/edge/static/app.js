@@ -54,7 +54,8 @@ async function show(fresh) {
   }
   try {
     const found = await VIEWS[name].load(parameters, request.signal);
-    const body = JSON.stringify({ ...found, now: name === "waiting" ? Math.floor((found.now ?? 0) / 60) : 0 });
+    // Ages alone are no reason to draw a page anew: what the reader folded or chose stays.
+    const body = JSON.stringify({ ...found, text: null, now: Math.floor((found.now ?? 0) / 60) });
     if (fresh || body !== shownBody) draw(heading(name, parameters), VIEWS[name].render(found), fresh);
     shownBody = body;
     status.textContent = `As of ${new Date().toLocaleTimeString()}`;

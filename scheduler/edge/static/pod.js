@@ -18,10 +18,11 @@ export async function load(parameters, signal) {
 }
 
 export function render({ answer, text, story }) {
-  const sections = split(text);
+  // What would help comes first, the long tree of nodes after it.
+  const sections = split(text).sort((one, other) => rank(one) - rank(other));
   return [
     el("p", { class: `phase p-${answer.phase.replaceAll(" ", "-")}` }, text[0] ?? ""),
-    ...sections.map((lines, at) => section(lines, at)),
+    ...sections.map(section),
     story?.lines?.length ? el("section", {}, el("h2", {}, "What happened so far"),
       el("ol", { class: "story" }, story.lines.map((line) => el("li", {}, line)))) : null,
   ];
@@ -36,10 +37,15 @@ function split(lines) {
   return sections.filter((section) => section.length);
 }
 
-function section(lines, at) {
-  const headed = at > 0 && !lines[0].startsWith(" ") && lines.length > 1;
+function rank(lines) {
+  if (lines[0].startsWith(" ")) return 0;
+  return lines[0].startsWith("What would help") ? 1 : 2;
+}
+
+function section(lines) {
+  const headed = !lines[0].startsWith(" ") && !lines[0].startsWith("note:");
   const body = headed ? lines.slice(1) : lines;
-  const heading = headed ? lines[0] : at ? "Notes" : "In short";
+  const heading = headed ? lines[0] : lines[0].startsWith("note:") ? "Notes" : "In short";
   if (/^\s*(NODE|[A-Z]+ {2,})/.test(body[0] ?? "")) {
     return el("section", {}, el("h2", {}, heading), el("pre", { tabindex: "0", role: "region", "aria-label": heading }, body.join("\n")));
   }
