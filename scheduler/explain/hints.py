@@ -9,9 +9,12 @@ from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
 from scheduler.cycle.decision import Placed
 from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps
-from scheduler.explain.candidates import Candidate, candidates
+from scheduler.explain.candidate import Candidate
+from scheduler.explain.candidates import candidates
 from scheduler.explain.facts import Explanation, Hint
 from scheduler.framework.profile import Profile
+from scheduler.framework.runner import call
+from scheduler.framework.status import Code
 from scheduler.state.cluster import ClusterState
 from scheduler.state.trial import Trial
 
@@ -48,7 +51,7 @@ def hint_steps(
     """
     done: set[tuple[str, str]] = set()
     tries = 0
-    for candidate in candidates(pod, state, found):
+    for candidate in candidates(pod, state, found, now):
         if candidate.family in done:
             continue
         if tries >= TRIES_MAX or len(found.hints) >= HINTS_MAX:
@@ -66,9 +69,12 @@ def _placed_with(
     profile: Profile, pod: Pod, state: ClusterState, now: float, candidate: Candidate
 ) -> Generator[None, None, str]:
     """The node that the Pod would get after the change, "" for none. The state is as before afterwards."""
+    gates = profile.pre_enqueue
     with Trial(state) as trial:
         changed = _apply(trial, pod, state, candidate)
         try:
+            if any(call(gate, "PreEnqueue", gate.pre_enqueue, changed).code is not Code.SUCCESS for gate in gates):
+                return ""
             decision = yield from attempt_steps(profile, changed, state, now)
         except SchedulerError:
             return ""
@@ -80,6 +86,8 @@ def _apply(trial: Trial, pod: Pod, state: ClusterState, candidate: Candidate) ->
         trial.put(RESOURCE_CLAIM, claim, replacement)
     for gone in _gone_pods(state, candidate):
         trial.remove(POD, gone)
+    for node, changed in candidate.replaced:
+        trial.put(NODE, node, changed)
     for node in candidate.nodes:
         trial.put(NODE, None, node)
     for given in candidate.slices:
