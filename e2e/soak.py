@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from e2e.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Api, Object
@@ -20,6 +21,7 @@ from e2e.bench.measure import cpu_s
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.fixtures import make_api
 from e2e.driver import PretendedDriver, add_node
+from e2e.history import Fact
 from e2e.history_check import Checker
 from e2e.history_recorder import recording
 from e2e.objects import claim, claim_template, device_class, exactly, pod
@@ -105,6 +107,10 @@ class Churn:
                     await self._api.delete(CLAIMS, entry["resourceClaimName"], NS, missing_ok=True)
             self.deleted += 1
 
+    async def emptied(self) -> bool:
+        """No Pod and no claim is left."""
+        return not await self._api.list(PODS, NS) and not await self._api.list(CLAIMS, NS)
+
 
 class Sampler:
     """Reads the scheduler's process and metrics every SAMPLE_S."""
@@ -177,49 +183,53 @@ async def soak(arguments: argparse.Namespace) -> int:
     """The whole run; the exit code."""
     warm_s = min(WARM_MAX_S, arguments.minutes * 60 / 4)
     checker = Checker()
-    out: Path = arguments.out
     with ControlPlane() as plane:
         async with make_api(plane) as api:
             await prepare(api)
             async with PretendedKubelet(api.session) as kubelet, recording(api) as recorder:
-                scheduler = SchedulerProcess(out, plane.kubeconfig_for(), verify_caches=False)
+                scheduler = SchedulerProcess(arguments.out, plane.kubeconfig_for(), verify_caches=False)
                 await asyncio.to_thread(scheduler.start_and_wait)
                 try:
                     churn, sampler = Churn(api, arguments.rate, arguments.seed), Sampler(scheduler)
-                    creating = asyncio.create_task(churn.create())
-                    deleting = asyncio.create_task(churn.delete())
-                    end = time.monotonic() + arguments.minutes * 60
-                    while time.monotonic() < end:
-                        await asyncio.sleep(SAMPLE_S)
-                        for fact in recorder.settled():
-                            checker.see(fact)
-                        sample = await asyncio.to_thread(sampler.take)
-                        if len(sampler.samples) % 12 == 0:
-                            write(sampler.samples, warm_s, out, f"{arguments.rate:g} Pods/s")
-                            print(
-                                sample,
-                                f"{churn.deleted} deleted, late {churn.late_s:.1f} s,",
-                                f"{len(checker.violations)} violations",
-                                flush=True,
-                            )
-                        for task in (creating, deleting):
-                            if task.done():
-                                task.result()
-                    churn.stopped = True
-                    await creating
-
-                    async def empty() -> bool:
-                        return not await api.list(PODS, NS) and not await api.list(CLAIMS, NS)
-
-                    await eventually(empty, "the last Pods end and go", timeout_s=120, interval_s=1.0)
-                    deleting.cancel()
+                    await _churn(arguments, churn, sampler, lambda: _judge(checker, recorder.settled()), warm_s)
                     await recorder.caught_up()
-                    for fact in recorder.take_all():
-                        checker.see(fact)
+                    _judge(checker, recorder.take_all())
                     checker.finish()
                 finally:
                     await asyncio.to_thread(scheduler.stop)
     return _verdict(arguments, sampler, checker, churn, kubelet, warm_s)
+
+
+def _judge(checker: Checker, facts: Iterable[Fact]) -> int:
+    for fact in facts:
+        checker.see(fact)
+    return len(checker.violations)
+
+
+async def _churn(
+    arguments: argparse.Namespace, churn: Churn, sampler: Sampler, judged: Callable[[], int], warm_s: float
+) -> None:
+    """Churn and samples for the whole time, then until the last Pod is gone."""
+    creating, deleting = asyncio.create_task(churn.create()), asyncio.create_task(churn.delete())
+    end = time.monotonic() + arguments.minutes * 60
+    try:
+        while time.monotonic() < end:
+            await asyncio.sleep(SAMPLE_S)
+            violations = judged()
+            sample = await asyncio.to_thread(sampler.take)
+            if len(sampler.samples) % 12 == 0:
+                write(sampler.samples, warm_s, arguments.out, f"{arguments.rate:g} Pods/s")
+                print(sample, f"{churn.created} created, {churn.deleted} deleted, {violations} violations", flush=True)
+            for task in (creating, deleting):
+                if task.done():
+                    task.result()
+        churn.stopped = True
+        await creating
+        await eventually(churn.emptied, "the last Pods end and go", timeout_s=120, interval_s=1.0)
+    finally:
+        creating.cancel()
+        deleting.cancel()
+        await asyncio.gather(creating, deleting, return_exceptions=True)
 
 
 def _verdict(
