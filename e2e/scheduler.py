@@ -222,9 +222,9 @@ def device_keys(claim: Object) -> frozenset[tuple[str, str, str]]:
 
 
 @asynccontextmanager
-async def record(api: Api) -> AsyncIterator[History]:
-    """Watch Pods and claims while the block runs; the watch starts at the present."""
-    history = History()
+async def record(api: Api, history: History | None = None) -> AsyncIterator[History]:
+    """Watch Pods and claims while the block runs; the watch starts at the present. ``history``: one to write into."""
+    history = history or History()
     tasks = [
         asyncio.create_task(_follow(api, PODS, history.see_pod)),
         asyncio.create_task(_follow(api, CLAIMS, history.see_claim)),
