@@ -3,91 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 
 from scheduler.api.versions import ResourceKinds
-from scheduler.app.dashboard import dashboard_mounts
 from scheduler.app.snapshot import from_items, list_items
 from scheduler.config import load_config
 from scheduler.dra.features import Features
-from scheduler.edge.local_server import LocalServer
 from scheduler.embedded.faults import Action, Fault
 from scheduler.explain.hints import find_hints
 from scheduler.explain.pods import explain_pod
-from tests.app.objects import claim, gpu_class, gpu_slice, node, pod
-from tests.app.world import World, world
+from tests.app.asker import ADMIN, MINE, NOBODY, asker
+from tests.app.objects import gpu_slice, pod
 
 Object = dict[str, Any]
-ADMIN, MINE, NOBODY = "admin-token", "mine-token", "nobody-token"
 XSS = '"><img src=x onerror=alert(1)>'
-
-
-def rights(spec: Object) -> bool:
-    """admin may everything; mine what is in namespace default, as a RoleBinding would give it."""
-    if spec["user"] == "admin":
-        return True
-    return bool(spec["user"] == "mine" and spec["resourceAttributes"].get("namespace") == "default")
-
-
-class Asker:
-    """Asks over HTTP."""
-
-    def __init__(self, world: World, url: str, session: aiohttp.ClientSession) -> None:
-        self.world, self._url, self._session = world, url, session
-
-    async def get(self, path: str, token: str = ADMIN) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with self._session.get(f"{self._url}/questions/v1/{path}", headers=headers) as answer:
-            return answer.status, await answer.json()
-
-    async def answer(self, path: str, token: str = ADMIN) -> Any:
-        status, body = await self.get(path, token)
-        assert status == 200, body
-        return body["answer"]
-
-
-def in_space(space: str, item: Object) -> Object:
-    item["metadata"]["namespace"] = space
-    return item
-
-
-@asynccontextmanager
-async def asker(extra: list[Object] | None = None) -> AsyncIterator[Asker]:
-    """Two nodes with two devices each; team/their-pod has one of them, default/big waits for three."""
-    objects = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
-        node("n1"),
-        node("n2"),
-        gpu_class(),
-        gpu_slice("n1", 2),
-        gpu_slice("n2", 2),
-        in_space("team", claim("their-claim")),
-        in_space("team", pod("their-pod", claim="their-claim")),
-        claim("much", count=3),
-        pod("big", claim="much"),
-        *(extra or []),
-    ]
-    async with world(objects) as running, aiohttp.ClientSession() as session:
-        running.server.reviewer.authenticate = {ADMIN: "admin", MINE: "mine", NOBODY: "nobody"}.get
-        running.server.reviewer.authorize = rights
-        server = LocalServer(dashboard_mounts(running.service, running.client, verify=True))
-        found = Asker(running, await server.start(), session)
-        try:
-
-            async def settled() -> bool:
-                told = (await running.pod("big")).get("status", {}).get("conditions")
-                return bool(told) and "their-pod" in await running.bound("team")
-
-            await running.until(settled, "one Pod is bound, the other is told")
-            yield found
-        finally:
-            await server.stop()
 
 
 async def test_the_running_scheduler_says_what_files_say() -> None:
@@ -210,7 +142,7 @@ async def test_hostile_texts_are_data() -> None:
     async with asker([item]) as ask:
         assert XSS in str(await ask.answer("map"))
         headers = {"Authorization": f"Bearer {ADMIN}"}
-        async with ask._session.get(f"{ask._url}/questions/v1/map", headers=headers) as answer:
+        async with ask.session.get(f"{ask.url}/questions/v1/map", headers=headers) as answer:
             assert answer.content_type == "application/json"
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
             assert answer.headers["Cache-Control"] == "no-store"
