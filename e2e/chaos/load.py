@@ -87,7 +87,7 @@ class Load:
             (3.0, self._delete),
             (2.0, self._delete_now),
             (2.0, self._recreate),
-            (0.7, self._flood),
+            (1.2, self._flood),
             (0.7, self._restart_driver),
             (0.5, self._shared),
             (0.3, self._cordon),

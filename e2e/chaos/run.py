@@ -13,19 +13,21 @@ from pathlib import Path
 
 import msgspec
 
-from e2e.api import Api
+from e2e.api import PODS, Api
 from e2e.chaos.fits import waiting
-from e2e.chaos.load import Load, prepare
+from e2e.chaos.load import NS, Load, prepare
 from e2e.chaos.replicas import Replicas, replicas
 from e2e.cleaning import clean
 from e2e.controlplane import ControlPlane
 from e2e.history import Fact, save
 from e2e.history_check import ALLOCATION, RESERVATION, SILENT, Checker, judge
 from e2e.history_recorder import Recorder, recording
+from e2e.objects import pod
+from e2e.waiting import eventually
 from scheduler.embedded.kubelet import PretendedKubelet
 
 SETTLE_MAX_S = 60.0
-LOAD_PAUSE_S = 0.06
+LOAD_PAUSE_S = 0.05
 FAULT_PAUSE_S = 0.3
 _AT_THE_END = (SILENT, RESERVATION, ALLOCATION)
 FITS = "a Pod that fits was not bound within 60 s"
@@ -64,6 +66,7 @@ class Session:
         before = self.group.injected()
         await clean(self.api)
         drivers = await prepare(self.api)
+        await self._led()
         load = Load(self.api, drivers, random.Random(rng.random()))
         self.group.reseed(rng)
         async with PretendedKubelet(self.api.session) as kubelet, recording(self.api) as recorder:
@@ -89,6 +92,16 @@ class Session:
         if outcome.problems:
             self._keep(outcome, facts)
         return outcome
+
+    async def _led(self) -> None:
+        """Faults that meet no leader would prove little: some replica binds a Pod first."""
+        await self.api.create(PODS, pod("first"), NS)
+
+        async def bound() -> bool:
+            return bool((await self.api.get(PODS, "first", NS))["spec"].get("nodeName"))
+
+        await eventually(bound, "a replica leads and binds", timeout_s=60.0)
+        await self.api.delete(PODS, "first", NS, grace_period_s=0)
 
     async def _disturb(self, load: Load, seconds: float) -> None:
         """Load and faults for so long; then neither."""
