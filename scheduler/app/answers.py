@@ -142,6 +142,10 @@ class Answers:
         found.caveats.extend(self.problems())
         return found
 
+    async def live_inventory(self) -> Inventory:
+        """Devices by model, counted on the state that decides, in slices; for metrics. Costs no second state."""
+        return await self._asking.run(inventory_steps(self._service.state, "model", self.clock()))
+
     async def lint(self) -> Told[Findings]:
         """As ``dra-scheduler lint``, without what the scheduler does not watch (templates, applied manifests)."""
         return await self._ask(("lint",), self._lint)

@@ -12,12 +12,13 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import uvloop
 
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
+from scheduler.app.dashboard import dashboard_mounts
 from scheduler.app.measuring import Measuring
 from scheduler.app.meters import ServiceMeter, refresh_gauges
 from scheduler.app.profiles import check_config
@@ -32,23 +33,26 @@ from scheduler.edge.client import ApiClient, OpenGate, WriteGate
 from scheduler.edge.credentials import Access, find_access
 from scheduler.edge.discovery import discover_kinds
 from scheduler.edge.election import ElectionSettings
-from scheduler.edge.http import Check, HealthServer, ping
+from scheduler.edge.http import Check, HealthServer, Mount, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
 from scheduler.edge.metrics import Metrics
 from scheduler.edge.pages import DebugPages
 from scheduler.edge.pod_resources import PodResources
+from scheduler.edge.question_metrics import QuestionMetrics
 
 LOOP_STUCK_S = 20.0
 UPSTREAM_MINOR = "1.37"
 PATHS = (
     "/configz",
+    "/dashboard/",
     "/flagz",
     "/healthz",
     "/livez",
     "/metrics",
     "/metrics/resources",
     "/metrics/slis",
+    "/questions/v1",
     "/readyz",
     "/statusz",
 )
@@ -246,10 +250,23 @@ class Replica:
             debugging=options.config.enable_profiling,
             always_allowed=serving.always_allowed,
             reuse_port=serving.reuse_port,
+            mounts=self._mounts(client, service),
             on_trouble=lambda text: self.log.warning("secure port", message=text),
         )
         await server.start()
         return server
+
+    def _mounts(self, client: ApiClient, service: Service) -> Sequence[Mount]:
+        """The dashboard and the questions, unless they are turned off."""
+        if not self.options.dashboard:
+            return ()
+        metrics = QuestionMetrics(
+            self.metrics.registry,
+            time.monotonic,
+            disabled=self.options.disabled_metrics,
+            on_trouble=lambda text: self.log.warning("trouble", message=text),
+        )
+        return dashboard_mounts(service, client, verify=self.options.verify_caches, metrics=metrics)
 
     def _pages(self) -> DebugPages:
         return DebugPages(

@@ -63,6 +63,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "verify-caches", default=False, text="recompute every cached value and compare; slow")
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
     add("--logging-format", choices=("text", "json"), default="text", help="log lines for people or for machines")
+    add_flag(parser, "dashboard", default=True, text="serve the dashboard and answer questions on the HTTPS port")
     add_upstream_arguments(parser)
 
 
@@ -95,6 +96,7 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         serving=serving_options(arguments),
         hidden_metrics=bool(arguments.show_hidden_metrics_for_version),
         disabled_metrics=frozenset(filter(None, arguments.disabled_metrics.split(","))),
+        dashboard=arguments.dashboard,
         flags=shown_flags(arguments),
     )
 

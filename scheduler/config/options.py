@@ -53,4 +53,5 @@ class RunOptions:
     serving: ServingOptions = ServingOptions()
     hidden_metrics: bool = False
     disabled_metrics: frozenset[str] = frozenset()
+    dashboard: bool = True
     flags: Mapping[str, str] = field(default_factory=dict, compare=False)

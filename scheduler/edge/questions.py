@@ -68,29 +68,44 @@ class _RefusedError(Exception):
     message: str
 
 
-class Questions:
-    """The handlers; ``mount`` adds them to an application."""
+def no_record(question: str, code: int) -> None:
+    """For who counts nothing."""
 
-    def __init__(self, answers: Answering, reviews: Reviews, stories: Stories | None = None) -> None:
-        self._answers, self._reviews, self._stories = answers, reviews, stories
+
+class Questions:
+    """The handlers; ``mount`` adds them to an application. ``on_answer`` is told each question and its HTTP code."""
+
+    def __init__(
+        self,
+        answers: Answering,
+        reviews: Reviews,
+        stories: Stories | None = None,
+        on_answer: Callable[[str, int], None] = no_record,
+    ) -> None:
+        self._answers, self._reviews, self._stories, self._on_answer = answers, reviews, stories, on_answer
 
     def mount(self, app: web.Application) -> None:
         """Add the routes."""
         add = app.router.add_get
-        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/explanation", self._served(self._explain))
-        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/story", self._served(self._story))
-        add(f"{PREFIX}/inventory", self._served(self._inventory))
-        add(f"{PREFIX}/lint", self._served(self._lint))
-        add(f"{PREFIX}/map", self._served(self._map))
-        add(f"{PREFIX}/pods", self._served(self._waiting))
-        add(f"{PREFIX}/me", self._served(self._me))
+        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/explanation", self._served("explanation", self._explain))
+        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/story", self._served("story", self._story))
+        add(f"{PREFIX}/inventory", self._served("inventory", self._inventory))
+        add(f"{PREFIX}/lint", self._served("lint", self._lint))
+        add(f"{PREFIX}/map", self._served("map", self._map))
+        add(f"{PREFIX}/pods", self._served("pods", self._waiting))
+        add(f"{PREFIX}/me", self._served("me", self._me))
 
     def _served(
-        self, handler: Callable[[web.Request, ReviewedUser], Awaitable[Reply]]
+        self, question: str, handler: Callable[[web.Request, ReviewedUser], Awaitable[Reply]]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Who asks, then the answer or the refusal as JSON."""
 
         async def serve(request: web.Request) -> web.Response:
+            answer = await answered(request)
+            self._on_answer(question, answer.status)
+            return answer
+
+        async def answered(request: web.Request) -> web.Response:
             try:
                 told = await handler(request, await self._user(request))
                 return _reply(200, {"now": self._answers.clock(), **msgspec.to_builtins(told)})
