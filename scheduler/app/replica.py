@@ -18,6 +18,7 @@ import uvloop
 
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
+from scheduler.app.auditing import Auditing, build_auditing
 from scheduler.app.dashboard import dashboard_mounts
 from scheduler.app.measuring import Measuring
 from scheduler.app.meters import ServiceMeter, refresh_gauges
@@ -26,6 +27,7 @@ from scheduler.app.service import Service
 from scheduler.config import RunOptions
 from scheduler.config.gates import DEFAULT_GATES
 from scheduler.config.written import document
+from scheduler.edge.audit_metrics import AuditMetrics
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.beat import Beat
 from scheduler.edge.certificates import ServingCertificate
@@ -215,6 +217,22 @@ class Replica:
             max_unschedulable_s=options.pod_max_in_unschedulable_pods_s,
             kinds=kinds,
             measuring=Measuring(self.metrics),
+            auditing=self._auditing(),
+        )
+
+    def _auditing(self) -> Auditing | None:
+        options = self.options
+        if not options.audit.file and not options.audit.record:
+            return None
+        return build_auditing(
+            options.audit,
+            options.config,
+            options.feature_gates,
+            AuditMetrics(self.metrics.registry),
+            lambda text: self.log.warning("trouble", message=text),
+            clock=time.time,
+            run_id=uuid.uuid4().hex[:12],
+            replica=self.host,
         )
 
     async def _serve(self, client: ApiClient, service: Service) -> HealthServer | None:

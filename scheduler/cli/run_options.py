@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 
+from scheduler.cli.audit_flags import add_audit_arguments, audit_options
 from scheduler.cli.options import Arguments, UsageError, add_flag, parse_port, parse_seconds
 from scheduler.cli.upstream_flags import (
     add_upstream_arguments,
@@ -64,6 +65,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
     add("--logging-format", choices=("text", "json"), default="text", help="log lines for people or for machines")
     add_flag(parser, "dashboard", default=True, text="serve the dashboard and answer questions on the HTTPS port")
+    add_audit_arguments(parser)
     add_upstream_arguments(parser)
 
 
@@ -94,6 +96,7 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         pod_max_in_unschedulable_pods_s=arguments.pod_max_in_unschedulable_pods_duration,
         master=arguments.master,
         serving=serving_options(arguments),
+        audit=audit_options(arguments),
         hidden_metrics=bool(arguments.show_hidden_metrics_for_version),
         disabled_metrics=frozenset(filter(None, arguments.disabled_metrics.split(","))),
         dashboard=arguments.dashboard,

@@ -29,6 +29,21 @@ class ServingOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The audit trail and the recording; "" where there is none.
+
+    ``file``: one SQLite file per replica. ``max_age_s``, ``max_size_bytes``: what is older or more goes, oldest first.
+    ``record``: the folder of the journal, which takes ``record_max_bytes`` at most.
+    """
+
+    file: str = ""
+    max_age_s: float = 30 * 86400.0
+    max_size_bytes: int = 256 * 1024 * 1024
+    record: str = ""
+    record_max_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Everything the composition root needs to know.
 
@@ -51,6 +66,7 @@ class RunOptions:
     pod_max_in_unschedulable_pods_s: float = 300.0
     master: str = ""
     serving: ServingOptions = ServingOptions()
+    audit: AuditOptions = AuditOptions()
     hidden_metrics: bool = False
     disabled_metrics: frozenset[str] = frozenset()
     dashboard: bool = True
