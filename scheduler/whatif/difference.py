@@ -27,14 +27,15 @@ _WAITING = (WAITS, HELD)
 class Outcome:
     """One Pod at the end. ``state``: placed, waits, held back, not served (its scheduler is none of ours), gone.
 
-    ``devices``: claim → ``driver/pool/device`` in order of allocation. ``reason``: the condition's message, with the
-    summary of the devices behind it. ``why``: how the node won. ``preempts``: Pods that go, or would have to, for it.
+    ``devices``: claim → ``driver/pool/device`` in order of allocation. ``reason``: the condition's message, ``summary``
+    what the event says of devices behind it. ``why``: how the node won. ``preempts``: Pods that go, or would have to, for it.
     """
 
     state: str
     node: str = ""
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reason: str = ""
+    summary: str = ""
     why: str = ""
     preempts: tuple[str, ...] = ()
     nominated: str = ""
@@ -115,8 +116,13 @@ def _outcome(
         return Outcome(HELD, reason=gate)
     world = simulation.world
     summary = summaries.summary(profile, pod, world.state, world.store.now) if fate.reason == "Unschedulable" else ""
-    reason = f"{fate.message} {summary}".strip() if fate.message else "it was not tried"
-    return Outcome(WAITS, reason=reason, preempts=fate.preempts, nominated=fate.nominated)
+    return Outcome(
+        WAITS,
+        reason=fate.message or "it was not tried",
+        summary=summary,
+        preempts=fate.preempts,
+        nominated=fate.nominated,
+    )
 
 
 def _devices(simulation: Simulation, pod: Pod) -> dict[str, tuple[str, ...]]:
@@ -174,13 +180,13 @@ def _change(then: Outcome, now: Outcome) -> str:
     if then.state != PLACED:
         if now.state == PLACED:
             return NEWLY_PLACED
-        return (
-            UNCHANGED
-            if (then.state, then.reason, then.preempts) == (now.state, now.reason, now.preempts)
-            else OTHER_REASON
-        )
+        return UNCHANGED if _told(then) == _told(now) else OTHER_REASON
     if now.state != PLACED:
         return NO_LONGER_PLACED
     if then.node != now.node:
         return MOVED
     return UNCHANGED if dict(then.devices) == dict(now.devices) else OTHER_DEVICES
+
+
+def _told(outcome: Outcome) -> tuple[object, ...]:
+    return outcome.state, outcome.reason, outcome.summary, outcome.preempts

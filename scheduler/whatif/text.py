@@ -61,6 +61,6 @@ def _change_lines(change: PodChange, paint: Paint) -> Iterator[str]:
 
 def _words(outcome: Outcome) -> str:
     if outcome.state != PLACED:
-        return f"{outcome.state}: {outcome.reason}"
+        return f"{outcome.state}: {outcome.reason} {outcome.summary}".rstrip()
     given = "; ".join(f"{claim}: {', '.join(devices)}" for claim, devices in outcome.devices.items())
     return f"on node {outcome.node}" + (f" with {given}" if given else "")
