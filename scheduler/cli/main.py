@@ -24,6 +24,8 @@ COMMANDS = {
     "inventory": "which devices there are, used, free or tainted, and what leaks",
     "doctor": "devices given twice, leaked claims, and the commands that heal them",
     "guard": "an admission server that lets no scheduler give a device away twice",
+    "audit": "who got which device when, and why, after Pods and claims are gone",
+    "replay": "make recorded decisions once more and compare",
     "conformity": "answer conformity cases, one JSON object per line",
     "version": "print the version",
 }

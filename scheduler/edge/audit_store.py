@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -141,25 +141,37 @@ class AuditStore:
 
 
 def read_records(
-    path: str, wanted: Mapping[str, str] | None = None, since: float = 0.0, until: float = float("inf")
+    path: str, wanted: Iterable[tuple[str, str]] | None = None, since: float = 0.0, until: float = float("inf")
 ) -> Iterator[Record]:
     """Records of one file by time, those that last happened in the window; the file may be in use.
 
-    ``wanted``: subject kind → name, any of which has to fit; None: all records. Raises AuditStoreError.
+    ``wanted``: subjects (kind, name), any of which has to fit; None: all records. Raises AuditStoreError.
     """
     connection = _open_for_reading(path)
     try:
         query, values = "SELECT body FROM records WHERE last >= ? AND time <= ?", [since, min(until, 1e18)]
         if wanted is not None:
-            either = " OR ".join("(kind = ? AND name = ?)" for _ in wanted)
-            query += f" AND id IN (SELECT id FROM subjects WHERE {either})"
-            values += [part for entry in wanted.items() for part in entry]  # type: ignore[misc]  # texts and numbers
+            connection.execute("CREATE TEMP TABLE wanted (kind TEXT, name TEXT)")
+            connection.executemany("INSERT INTO wanted VALUES (?, ?)", wanted)
+            query += " AND id IN (SELECT id FROM subjects JOIN temp.wanted USING (kind, name))"
         for (body,) in connection.execute(f"{query} ORDER BY time, id", values):
             yield _DECODER.decode(body)
     except sqlite3.Error as error:
         raise AuditStoreError(f"audit file {path}: {error}") from error
     except msgspec.DecodeError as error:
         raise AuditStoreError(f"audit file {path}: a record cannot be read: {error}") from error
+    finally:
+        connection.close()
+
+
+def known_names(path: str, kind: str, part: str, limit: int = 10) -> list[str]:
+    """Names of subjects of a kind that contain ``part``, sorted. Raises AuditStoreError."""
+    connection = _open_for_reading(path)
+    try:
+        query = "SELECT DISTINCT name FROM subjects WHERE kind = ? AND instr(name, ?) > 0 ORDER BY name LIMIT ?"
+        return [str(name) for (name,) in connection.execute(query, (kind, part, limit))]
+    except sqlite3.Error as error:
+        raise AuditStoreError(f"audit file {path}: {error}") from error
     finally:
         connection.close()
 
