@@ -204,7 +204,7 @@ class Judge:
         return _owners((*holding.exclusive, *(entry for entry, _ in holding.shares)), uid)
 
     def _named(self, owners: tuple[str, ...]) -> str:
-        shown = [self._describe(owner) for owner in owners[:_NAMED_MAX]]
+        shown = sorted(self._describe(owner) for owner in owners)[:_NAMED_MAX]
         more = len(owners) - _NAMED_MAX
         return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 

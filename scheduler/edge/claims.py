@@ -34,8 +34,12 @@ from scheduler.edge.claim_errors import (
     ClaimFullError,
     ClaimGoneError,
     ClaimInUseError,
+    ClaimRefusedError,
     ClaimTakenError,
+    ClaimUnguardedError,
     ClaimUnknownError,
+    guard_absence,
+    guard_refusal,
     same_allocation,
 )
 from scheduler.edge.client import ApiClient, Sleep
@@ -336,6 +340,12 @@ class ClaimWriter:
         try:
             answer = await self._client.call("PATCH", path, write.body, write.content_type)
         except ApiError as error:
+            refusal = guard_refusal(error.message)
+            if refusal:
+                raise ClaimRefusedError(claim.key, refusal, claim) from error
+            absence = guard_absence(error.message)
+            if absence:
+                raise ClaimUnguardedError(claim.key, absence, claim) from error
             error.args = (f"{write.doing} {claim.key}: {error}",)
             raise
         return self._decoded(claim, answer.body)

@@ -258,6 +258,8 @@ class Guard:
                 self.log.warning("the lease is left to run out: something admitted has not been seen stored")
             await asyncio.to_thread(self.elector.stop, clean)
         stop.set()
+        # Told to stop, kopf waits five seconds for every task younger than itself, ours too; cancelled, it ends.
+        kopf.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await asyncio.wait_for(kopf, 10.0)
         return 1 if self._lost or broken else 0

@@ -18,7 +18,7 @@ from scheduler.edge.lister import Lister
 from scheduler.edge.reflector import BadObject, Reflector
 from scheduler.errors import SchedulerError
 
-FRESH_TIMEOUT_S = 3.0
+FRESH_TIMEOUT_S = 2.0
 SIDE_BY_SIDE = 16
 
 
