@@ -267,6 +267,7 @@ class Replica:
             pages=self._pages(),
             debugging=options.config.enable_profiling,
             always_allowed=serving.always_allowed,
+            trust_loopback=options.trust_loopback,
             reuse_port=serving.reuse_port,
             mounts=self._mounts(client, service),
             on_trouble=lambda text: self.log.warning("secure port", message=text),

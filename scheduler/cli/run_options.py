@@ -61,6 +61,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--feature-gates", default="", metavar="A=true,B=false", help="kube-scheduler's feature gates")
     add("--pod-max-in-unschedulable-pods-duration", type=parse_seconds, default=300.0, metavar="DURATION",
         help="try a waiting Pod again after this long without an event (default 5m0s)")  # fmt: skip
+    add_flag(parser, "trust-loopback", default=False, text="clients on this machine need no token on the HTTPS port")
     add_flag(parser, "verify-caches", default=False, text="recompute every cached value and compare; slow")
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
     add("--logging-format", choices=("text", "json"), default="text", help="log lines for people or for machines")
@@ -93,6 +94,7 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         tls_private_key_file=arguments.tls_private_key_file or _in_folder(arguments.cert_dir, "dra-scheduler.key"),
         feature_gates=parse_feature_gates(arguments.feature_gates),
         verify_caches=arguments.verify_caches,
+        trust_loopback=arguments.trust_loopback,
         pod_max_in_unschedulable_pods_s=arguments.pod_max_in_unschedulable_pods_duration,
         master=arguments.master,
         serving=serving_options(arguments),

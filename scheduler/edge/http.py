@@ -1,6 +1,6 @@
 """The secure port: /livez, /readyz, /healthz for anybody, /metrics and /configz for who may.
 
-From this machine (loopback) no token is needed; everybody else is checked through ``Authorizer``. Source:
+Everybody is checked through ``Authorizer``; a server may be told to trust this machine (loopback). Source:
 kube-scheduler 1.37 endpoints (spec 11.4), the text format of the API server's health checks.
 """
 
@@ -65,6 +65,7 @@ class HealthServer:
         pages: DebugPages | None = None,
         debugging: bool = False,
         always_allowed: Sequence[str] = ALWAYS_ALLOWED,
+        trust_loopback: bool = True,
         reuse_port: bool = False,
         mounts: Sequence[Mount] = (),
         on_trouble: Callable[[str], None] = lambda text: None,
@@ -74,6 +75,7 @@ class HealthServer:
         self._authorizer, self._configuration, self._on_trouble = authorizer, configuration, on_trouble
         self._pod_resources, self._pages, self._debugging = pod_resources, pages, debugging
         self._always_allowed, self._reuse_port, self._mounts = tuple(always_allowed), reuse_port, tuple(mounts)
+        self._trust_loopback = trust_loopback
         self._slis = HealthSlis()
         self._runner: web.AppRunner | None = None
         self._reloader: asyncio.Task[None] | None = None
@@ -138,7 +140,7 @@ class HealthServer:
                 return web.Response(status=404, text="404 page not found\n")
             checks = {single: checks[single]}
         excluded = set(request.query.getall("exclude", []))
-        near, failed, lines = _near(request), False, []
+        near, failed, lines = self._trusted(request), False, []
         for name, check in checks.items():
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
@@ -199,7 +201,7 @@ class HealthServer:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         """None for who may read, else the answer for who may not."""
-        if _near(request) or self._open_to_all(request.path):
+        if self._trusted(request) or self._open_to_all(request.path):
             return None
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         verdict: Verdict = "unauthenticated"
@@ -212,6 +214,10 @@ class HealthServer:
         if verdict == "forbidden":
             return web.Response(status=403, text=f"forbidden: {request.path}\n")
         return web.Response(status=503, text="the API server could not be asked\n")
+
+    def _trusted(self, request: web.Request) -> bool:
+        """Port-forwards arrive from loopback, too: only who asked for it lets this machine in without a token."""
+        return self._trust_loopback and _near(request)
 
     def _open_to_all(self, path: str) -> bool:
         """A path ending in ``*`` stands for all that begin like it."""
