@@ -114,9 +114,13 @@ class HeldClaim:
 
 @dataclass(slots=True)
 class ClaimUse:
-    """Who uses a claim that is in the way. ``gone``: Pods it is reserved for that do not exist; ``since``: RFC 3339."""
+    """Who uses a claim that is in the way. ``gone``: Pods it is reserved for that do not exist; ``since``: RFC 3339.
+
+    ``schedulers``: schedulerNames of the Pods.
+    """
 
     pods: list[str] = field(default_factory=list)
+    schedulers: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     since: str = ""
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Generator, Iterator
 
 from scheduler.api.core import Pod
 from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from scheduler.cycle.decision import Placed
 from scheduler.errors import SchedulerError
-from scheduler.explain.attempts import attempt_steps
 from scheduler.explain.candidate import Candidate
 from scheduler.explain.candidates import candidates
 from scheduler.explain.facts import Explanation, Hint
+from scheduler.explain.groups import node_steps
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import call
 from scheduler.framework.status import Code
@@ -75,10 +74,9 @@ def _placed_with(
         try:
             if any(call(gate, "PreEnqueue", gate.pre_enqueue, changed).code is not Code.SUCCESS for gate in gates):
                 return ""
-            decision = yield from attempt_steps(profile, changed, state, now)
+            return (yield from node_steps(profile, changed, state, now))
         except SchedulerError:
             return ""
-    return decision.node if isinstance(decision, Placed) else ""
 
 
 def _apply(trial: Trial, pod: Pod, state: ClusterState, candidate: Candidate) -> Pod:

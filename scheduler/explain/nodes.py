@@ -18,12 +18,14 @@ from scheduler.explain.trees import (
     claim_reports,
     fold_nodes,
     holders_in,
+    limits,
     notes,
     together,
     troubles,
 )
 from scheduler.framework.because import Because
 from scheduler.framework.cycle import Budget, Cycle
+from scheduler.framework.nominated import filter_rows
 from scheduler.framework.plugin import Rows
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import Filtered, run_filters, run_pre_filter
@@ -32,8 +34,8 @@ from scheduler.state.podinfo import pod_info
 
 DEVICES = "DynamicResources"
 NODES_PER_STEP = 25
-STEPS_MIN, STEPS_MAX, STEPS_IN_ALL = 1_000, 100_000, 400_000
-"""Search steps per node and in all: four seconds at most, on up to 400 nodes. Every device is met early in a search."""
+STEPS_MAX, STEPS_IN_ALL, STEPS_PER_DEVICE = 20_000, 60_000, 10
+"""Search steps per node and in all, but some for every device: a second or two. All devices are met early."""
 
 Verdicts = dict[str, list[Verdict]]
 
@@ -97,6 +99,26 @@ def _note_verdicts(verdicts: Verdicts, alone: Profile, cycle: Cycle, rows: Rows)
                 if number % NODES_PER_STEP == 0:
                     yield
             verdicts.setdefault(nodes.name_of(row), []).append(verdict)
+    if cycle.state.nominator and len(filtered.feasible):
+        crowded = yield from _ran(filter_rows(alone, cycle, nodes, filtered.feasible), cycle)
+        for status, refused in crowded.rejected:
+            for row in refused.tolist():
+                verdict = Verdict(plugin, status.code.label, list(status.reasons), [_kept_for(cycle, row)])
+                verdicts.setdefault(nodes.name_of(row), []).append(verdict)
+
+
+def _kept_for(cycle: Cycle, row: int) -> Cause:
+    """The node fits but for Pods of at least the same priority that are nominated there."""
+    name = cycle.state.nodes.name_of(row)
+    others = [
+        info.pod.key
+        for info in cycle.state.nominator.on(name)
+        if info.uid != cycle.pod.uid and info.pod.priority >= cycle.pod.priority
+    ]
+    text = (
+        f"it would do, but its room is kept for the nominated pod{'' if len(others) == 1 else 's'} {', '.join(others)}"
+    )
+    return Cause("nominated", text, {"nominated": ", ".join(others)}, name)
 
 
 def _causes(explaining: Callable[..., Iterable[Because]], cycle: Cycle, row: int) -> list[Cause]:
@@ -115,7 +137,10 @@ def cause_of(because: Because, node: str = "") -> Cause:
 
 
 def _filtered(alone: Profile, cycle: Cycle, rows: Rows) -> Generator[None, None, Filtered]:
-    steps = run_filters(alone, cycle, cycle.state.nodes, rows)
+    return (yield from _ran(run_filters(alone, cycle, cycle.state.nodes, rows), cycle))
+
+
+def _ran(steps: Generator[None, None, Filtered], cycle: Cycle) -> Generator[None, None, Filtered]:
     while True:
         cycle.budget.left = STEP
         try:
@@ -136,7 +161,8 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     plugin: Any = profile.plugins.get(DEVICES)
     if not hasattr(plugin, "device_search_steps") or not any(verdict.plugin == DEVICES for verdict in verdicts):
         return group
-    steps = min(STEPS_MAX, max(STEPS_MIN, STEPS_IN_ALL // len(state.nodes.order())))
+    few = STEPS_PER_DEVICE * (len(view.devices) + 10)
+    steps = min(STEPS_MAX, max(few, STEPS_IN_ALL // len(state.nodes.order())))
     yield
     try:
         search = yield from plugin.device_search_steps(cycle, node, steps)
@@ -149,7 +175,7 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     group.claims = claim_reports(rejections, claims, view)
     add_counter_holders(group.claims, view, state.devices.ledger.holders)
     group.notes = notes(rejections)
-    group.troubles = troubles(rejections)
+    group.troubles = [*troubles(rejections), *limits(verdicts)]
     if claims and not view.devices and not rejections:
         group.notes.append("the pools of this node are empty")
     return group

@@ -13,12 +13,15 @@ import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD, RESOURCE_CLAIM
+from scheduler.api.podgroups import PodGroup
 from scheduler.api.resource import ResourceClaim, ResourceClaimStatus
 from scheduler.cycle.decision import Placed
+from scheduler.cycle.gang import Member
 from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps, ended
 from scheduler.explain.choice import choose_devices, note_scores
 from scheduler.explain.facts import Cause, Explanation, HeldClaim
+from scheduler.explain.groups import gang_of, group_steps, group_summary, member_message
 from scheduler.explain.holders import who_uses
 from scheduler.explain.nodes import cause_of, note_nodes
 from scheduler.explain.outcome import report_failure
@@ -52,6 +55,9 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
         found.held = held_claims(state, pod)
         found.caveats.extend(misspelt_claims(state, pod))
         return found
+    group = gang_of(pod, state)
+    if group is not None:
+        return (yield from _with_gang(profile, pod, group, state, now))
     decision = yield from attempt_steps(profile, pod, state, now)
     if isinstance(decision, Placed):
         found = Explanation(pod.key, "fits", pod.spec.schedulerName, node=decision.node)
@@ -64,6 +70,24 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
     found.held = held_claims(state, pod)
     yield
     yield from note_nodes(found, profile, pod, state, now)
+    return found
+
+
+def _with_gang(
+    profile: Profile, pod: Pod, group: PodGroup, state: ClusterState, now: float
+) -> Generator[None, None, Explanation]:
+    """A member of a gang: the gang's fate is its own. Nodes are told as if it were the first member to be placed."""
+    decision = yield from group_steps(profile, pod, group, state, now)
+    own = next((member for member in decision.members if member.pod.uid == pod.uid), Member(pod))
+    if decision.text or own.placed is None:
+        found = Explanation(pod.key, "waiting", pod.spec.schedulerName, member_message(own, decision))
+    else:
+        found = Explanation(pod.key, "fits", pod.spec.schedulerName, node=own.placed.node)
+    found.held = held_claims(state, pod)
+    yield from note_nodes(found, profile, pod, state, now)
+    found.summary[:0] = group_summary(group, pod, decision)
+    if found.phase == "waiting" and any(node.fits for node in found.nodes):
+        found.summary.append("a node that fits below fits this Pod alone, not the whole group")
     return found
 
 

@@ -54,7 +54,7 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
     for claim in found.held:
         yield from _held_lines(claim, paint)
     if found.nodes:
-        who = {claim: use_words(use, now) for claim, use in found.users.items()}
+        who = {claim: use_words(use, now, found.scheduler) for claim, use in found.users.items()}
         yield ""
         yield paint("title", "Nodes")
         for group in found.nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -20,6 +21,10 @@ THIS_POD = "this Pod"
 """The holder of devices that the search itself had taken; the allocator's word."""
 # Facts that differ from device to device although the reason is the same; they are summed instead.
 _OWN_FACTS = {Reason.IN_USE: frozenset({"claim"}), Reason.CAPACITY_SHORT: frozenset({"taken by"})}
+_LIMIT = re.compile(
+    r"claim (?P<claim>\S+), request (?P<request>\S+): adding (?P<asked>\d+) devices exceeds the claim limit of "
+    r"(?P<limit>\d+), with (?P<taken>\d+)"
+)
 _NAMES_SHOWN = 64
 CAUSES_MAX = 3
 """Causes about one thing that differ in numbers only."""
@@ -70,6 +75,14 @@ def troubles(rejections: Iterable[Rejection]) -> list[PoolTrouble]:
         for rejection in rejections
         if not rejection.claim
     ]
+
+
+def limits(verdicts: Iterable[Verdict]) -> Iterator[PoolTrouble]:
+    """More devices asked for than a claim may have: that ends the attempt before a search, so only its text tells."""
+    for match in (_LIMIT.search(reason) for verdict in verdicts for reason in verdict.reasons):
+        if match is not None:
+            detail = {"asked": match["asked"], "limit": match["limit"], "taken": match["taken"]}
+            yield PoolTrouble(Reason.LIMIT.value, f"claim {match['claim']}, request {match['request']}", detail)
 
 
 def _note(rejection: Rejection) -> str:
