@@ -16,6 +16,7 @@ import msgspec
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import NAMESPACE, WATCHED, Kind
+from scheduler.api.meta import ObjectMeta
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.resource import AllocationResult, ResourceClaim
@@ -32,6 +33,7 @@ KIND_OF = {
 ATTEMPT_OPERATIONS = frozenset(("begin", "gang", "needed", "answered", "decided", "reserved", "abandoned"))
 """Operations that change nothing: what was asked, and what came out."""
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ENCODER = msgspec.json.Encoder()
 _LINE = msgspec.json.Decoder(list[msgspec.Raw])
 _PLAIN: dict[str, tuple[type[Any], ...]] = {
@@ -57,8 +59,19 @@ _PLAIN: dict[str, tuple[type[Any], ...]] = {
 
 
 def encode(position: int, operation: Operation) -> bytes:
-    """One line, without its end."""
-    return _ENCODER.encode([position, *operation])
+    """One line, without its end. What kubectl notes of a manifest stays out: it may hold passwords, and decides nothing."""
+    return _ENCODER.encode([position, *map(_without_manifest, operation)])
+
+
+def _without_manifest(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [_without_manifest(entry) for entry in argument]
+    metadata = getattr(argument, "metadata", None)
+    if not isinstance(metadata, ObjectMeta) or _LAST_APPLIED not in metadata.annotations:
+        return argument
+    annotations = {key: value for key, value in metadata.annotations.items() if key != _LAST_APPLIED}
+    change = msgspec.structs.replace
+    return change(argument, metadata=change(metadata, annotations=annotations))
 
 
 def pod_reference(state: ClusterState, pod: Pod) -> Pod | str:

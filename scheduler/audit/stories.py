@@ -120,8 +120,7 @@ def _record_lines(record: Record, told: Story, clock_text: Callable[[float], str
     lines = [f"{clock_text(record.time)}  {_sentence(record, who, clock_text, style)}"]
     if record.kind == "decision":
         lines += [f"    {detail}" for detail in _decision_details(record)]
-    if record.kind != "decision" or record.outcome not in ("undone", "lost"):
-        lines += [f"    {text}" for use in record.claims for text in _use_lines(record, use)]
+    lines += [f"    {text}" for use in record.claims for text in _use_lines(record, use)]
     return lines
 
 
@@ -170,7 +169,11 @@ def _decision_details(record: Record) -> list[str]:
 
 
 def _use_lines(record: Record, use: ClaimUse) -> list[str]:
-    verb = "" if record.kind != "decision" or use.given else ", which had them already"
+    verb = ""
+    if record.kind == "decision" and not use.given:
+        verb = ", which had them already"
+    elif record.outcome in ("undone", "lost"):
+        verb = ", given back"
     lines = [f"claim {use.claim}{verb}"]
     for device in use.devices:
         consumed = ", ".join(f"{name} {amount}" for name, amount in device.consumed.items())

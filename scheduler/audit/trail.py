@@ -60,10 +60,19 @@ class Trail:
         self._freeing: dict[str, str] = {}
         self._users: dict[str, tuple[ConsumerReference, ...]] = {}
         self._nodes: dict[str, str] = {}
+        self._named: dict[str, str] = {}
 
     def _id(self) -> str:
         self._count += 1
         return f"{self._origin.run}-{self._count}"
+
+    def _name(self, pod: Pod) -> tuple[str, int]:
+        """Id and position of the newest decision about the Pod: the journal's, if it is not told already."""
+        journal = self._position(pod.uid)
+        if journal is None or self._named.get(pod.uid) == journal[0]:
+            return self._id(), 0
+        self._named[pod.uid] = journal[0]
+        return journal
 
     # decisions
 
@@ -75,9 +84,9 @@ class Trail:
     def reserved(self, placed: Placed, promised: Sequence[Promise], attempt: int) -> None:
         """A decision is counted from now on; nothing has been written yet."""
         pod, origin = placed.pod, self._origin
-        journal = self._position(pod.uid)
+        name, position = self._name(pod)
         record = Record(
-            id=self._id() if journal is None else journal[0],
+            id=name,
             kind="decision",
             time=self._clock(),
             replica=origin.replica,
@@ -96,7 +105,7 @@ class Trail:
             seed=f"{pod.uid}/{placed.cycle.now}",
             version=origin.version,
             config=origin.config,
-            position=0 if journal is None else journal[1],
+            position=position,
         )
         self._open[pod.uid] = record
         self._settled.discard(pod.uid)
@@ -149,7 +158,7 @@ class Trail:
         return True
 
     def failed(self, pod: Pod, text: str, attempt: int) -> None:
-        """An attempt ended without a node, or a decision was undone."""
+        """An attempt ended without a node, or a decision was undone. ``attempt`` 0: it was held back before any."""
         self._scores.pop(pod.uid, None)
         if self._settle(pod.uid, "undone", text) or pod.uid in self._settled:
             self._settled.discard(pod.uid)
@@ -158,8 +167,17 @@ class Trail:
         if known is not None and known.text == text:
             record = msgspec.structs.replace(known, count=known.count + 1, until=now, attempt=attempt)
         else:
+            name, position = self._name(pod) if attempt else (self._id(), 0)
             record = self._record(
-                "rejection", pod=pod.key, pod_uid=pod.uid, text=text, attempt=attempt, profile=pod.spec.schedulerName
+                "rejection",
+                id=name,
+                pod=pod.key,
+                pod_uid=pod.uid,
+                text=text,
+                attempt=attempt,
+                profile=pod.spec.schedulerName,
+                position=position,
+                config=self._origin.config,
             )
         self._rejected[pod.uid] = record
         self._sink(record)
@@ -181,7 +199,9 @@ class Trail:
 
     def _record(self, kind: str, **fields: object) -> Record:
         origin = self._origin
-        values = {"version": origin.version, "replica": origin.replica, "id": self._id(), **fields}
+        values = {"version": origin.version, "replica": origin.replica, **fields}
+        if "id" not in values:
+            values["id"] = self._id()
         return Record(kind=kind, time=self._clock(), **values)  # type: ignore[arg-type]  # fields of Record by name
 
     def _tell(self, kind: str, **fields: object) -> None:
@@ -214,6 +234,7 @@ class Trail:
     def _pod_gone(self, pod: Pod) -> None:
         known = self._rejected.pop(pod.uid, None)
         self._scores.pop(pod.uid, None)
+        self._named.pop(pod.uid, None)
         self._settle(pod.uid, "undone", "the Pod was deleted before it was bound")
         self._settled.discard(pod.uid)
         ours = pod.spec.schedulerName in self._profiles

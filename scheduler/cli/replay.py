@@ -85,6 +85,9 @@ def _lines(result: Replayed, style: Any) -> list[str]:
 
 
 def _shown(answer: Any) -> str:
+    if isinstance(answer, dict) and answer.get("outcome") == "rejected":
+        reasons = ", ".join(f"{count} {reason}" for reason, count in answer["reasons"].items())
+        return f"no node of {answer['nodes']}: {answer['message'] or reasons} ({', '.join(answer['plugins'])})"
     if not isinstance(answer, dict) or answer.get("outcome") != "placed":
         return str(answer)
     best = ", ".join(f"{score['node']} {score['total']}" for score in answer.get("scores", {}).get("best", ()))

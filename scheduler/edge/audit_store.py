@@ -123,8 +123,8 @@ class AuditStore:
             self._connection.executemany("DELETE FROM subjects WHERE id = ?", ids)
             self._connection.executemany("DELETE FROM records WHERE id = ?", ids)
         if ids:
-            self._connection.execute("PRAGMA incremental_vacuum").fetchall()
-            self._connection.commit()
+            # A script is stepped to its end; execute would stop after the first page.
+            self._connection.executescript("PRAGMA incremental_vacuum")
         return len(ids)
 
     def size_bytes(self) -> int:

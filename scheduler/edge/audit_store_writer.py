@@ -60,6 +60,7 @@ class AuditWriter:
         self._trim_due = 0.0
         self._dropped_told = False
         self._busy = asyncio.Lock()
+        self._batch_max = BATCH_MAX
 
     def put(self, record: Record) -> None:
         """Keep a record until it is written; a newer one of the same id takes its place. Never blocks, never raises."""
@@ -82,13 +83,13 @@ class AuditWriter:
         async with self._busy:
             loop = asyncio.get_running_loop()
             while True:
-                batch = list(islice(self._waiting.values(), BATCH_MAX))
+                batch = list(islice(self._waiting.values(), self._batch_max))
                 now = self._clock()
                 if not batch and now < self._trim_due:
                     return True
                 trims = now >= self._trim_due
                 try:
-                    size_bytes = await loop.run_in_executor(self._executor, self._write, batch, now if trims else None)
+                    size_bytes = await loop.run_in_executor(self._executor, self._write, batch, now, trims)
                 except Exception as error:  # whatever the file does, the scheduler goes on
                     self._failed(error)
                     return False
@@ -97,20 +98,23 @@ class AuditWriter:
                 for record in batch:
                     if self._waiting.get(record.id) is record:
                         del self._waiting[record.id]
-                self._succeeded(len(batch), size_bytes)
-                if len(batch) < BATCH_MAX:
+                self._meter.audit_written(len(batch), size_bytes)
+                if not self._waiting:
+                    self._recovered()
                     return True
 
-    def _write(self, batch: list[Record], trim_at: float | None) -> int:
-        """In the executor: one batch; the size of the file afterwards. A full file is trimmed and tried once more."""
+    def _write(self, batch: list[Record], now: float, trims: bool) -> int:
+        """In the executor: one batch; the size of the file afterwards. A file that is too large is trimmed at once."""
         if self._store is None:
             self._store = self._open()
         store = self._store
         try:
-            if trim_at is not None:
-                store.trim(trim_at)
+            if trims:
+                store.trim(now)
             if batch:
                 store.write(batch)
+            if store.size_bytes() > store.max_size_bytes:
+                store.trim(now)
             return store.size_bytes()
         except AuditStoreError:
             # The connection may be of no use any more (file replaced, volume gone): the next try opens again.
@@ -123,13 +127,14 @@ class AuditWriter:
         if not self._pause_s:
             self._on_trouble(f"audit: records cannot be written, tried again: {error}")
         self._pause_s = min(max(self._retry_first_s, 2 * self._pause_s), RETRY_MAX_S)
-        self._trim_due = 0.0  # it may be full: the next try begins with making room
+        # It may be full: the next try begins with making room, and asks for less.
+        self._trim_due, self._batch_max = 0.0, max(1, self._batch_max // 4)
 
-    def _succeeded(self, count: int, size_bytes: int) -> None:
+    def _recovered(self) -> None:
+        """Nothing waits any more."""
         if self._pause_s:
             self._on_trouble("audit: records are written again")
-        self._pause_s, self._dropped_told = 0.0, False
-        self._meter.audit_written(count, size_bytes)
+        self._pause_s, self._dropped_told, self._batch_max = 0.0, False, BATCH_MAX
 
     async def close(self) -> None:
         """Write what waits, for a few seconds at most, and close the file."""
