@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench wheel lock clean
+.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench chaos soak wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -80,6 +80,16 @@ mutants: install ## seeded faults in our rules, each must be noticed by one conf
 bench: install controlplane ## both schedulers side by side on the real control plane: make bench [ARGS='plain device --rounds 1']
 	$(BIN)/python -m e2e.bench $(ARGS)
 
+# RUNS, SEED of the first run, SECONDS of faults per run; MINUTES of the soak.
+RUNS ?= 10
+SECONDS ?= 8
+chaos: install controlplane ## random faults before the real API server, judged by the history: make chaos RUNS=100 [SEED=1]
+	$(BIN)/python -m e2e.chaos --runs $(RUNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+MINUTES ?= 60
+soak: install controlplane ## churn of 20 Pods/s: memory, handles, tasks, queue, latency stay flat: make soak MINUTES=60
+	$(BIN)/python -m e2e.soak --minutes $(MINUTES)
+
 wheel: install ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
@@ -87,10 +97,13 @@ wheel: install ## build the wheel into dist/
 PIP_COMPILE = PIP_FIND_LINKS= CUSTOM_COMPILE_COMMAND='make lock' $(VENV)/lock/bin/pip-compile --quiet --generate-hashes \
   --strip-extras --allow-unsafe --no-emit-index-url --no-emit-trusted-host --no-emit-find-links
 
+ATHERIS_MARKER = sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'
 lock: install ## pin the dependencies of pyproject.toml again (two files); UPGRADE=--upgrade takes newer ones
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet pip-tools
 	$(PIP_COMPILE) $(UPGRADE) --extra dev -o requirements.lock pyproject.toml
+	@# pip-compile drops the markers of an extra's packages: atheris has wheels for one platform only.
+	sed -i "s/^\(atheris==[^ ;]*\) /\1 ; $(ATHERIS_MARKER) /" requirements.lock
 	$(PIP_COMPILE) -c requirements.lock -o requirements-runtime.lock pyproject.toml
 	rm -rf $(VENV)/lock
 

@@ -40,6 +40,7 @@ class SchedulerProcess(ManagedProcess):
         arguments: Sequence[str] = (),
         python_path: Sequence[Path] = (),
         verify_caches: bool = True,
+        trust_loopback: bool = True,
     ) -> None:
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -54,6 +55,8 @@ class SchedulerProcess(ManagedProcess):
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         flags = [f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={self.port}", "-v=2"]
+        if trust_loopback:
+            flags.append("--trust-loopback")  # suites read metrics without a token
         if verify_caches:
             flags.append("--verify-caches")
         command = [sys.executable, "-m", "scheduler.cli.main", "run", *flags, *arguments]
@@ -222,9 +225,9 @@ def device_keys(claim: Object) -> frozenset[tuple[str, str, str]]:
 
 
 @asynccontextmanager
-async def record(api: Api) -> AsyncIterator[History]:
-    """Watch Pods and claims while the block runs; the watch starts at the present."""
-    history = History()
+async def record(api: Api, history: History | None = None) -> AsyncIterator[History]:
+    """Watch Pods and claims while the block runs; the watch starts at the present. ``history``: one to write into."""
+    history = history or History()
     tasks = [
         asyncio.create_task(_follow(api, PODS, history.see_pod)),
         asyncio.create_task(_follow(api, CLAIMS, history.see_claim)),

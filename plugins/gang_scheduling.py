@@ -12,6 +12,7 @@ from typing import Any
 from scheduler.api.core import Pod
 from scheduler.api.podgroups import PodGroup
 from scheduler.dra.podgroups import group_name
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.permit import PermitResult
@@ -58,6 +59,15 @@ class GangScheduling:
         if len(self._state.pod_groups.members(key)) < group.min_count:
             return unresolvable(_TOO_FEW)
         return SUCCESS
+
+    def because_held_back(self, pod: Pod) -> Iterable[Because]:
+        """How many members are there, and how many the group wants together."""
+        group = self._state.pod_groups.of(pod) if self._on else None
+        if group is not None:
+            there, wanted = len(self._state.pod_groups.members(group_key(pod))), group.min_count
+            facts = {"podGroup": group.metadata.key, "members": str(there), "minCount": str(wanted)}
+            text = f"PodGroup {group.metadata.key} has {there} Pods and wants {wanted} together"
+            yield Because("members", text, facts, wanted - there)
 
     def reserve(self, cycle: Cycle, node: str) -> Status:
         """Nothing to take: ``unreserve`` is what counts."""

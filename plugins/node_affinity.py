@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -18,12 +18,15 @@ from scheduler.api.selectors import (
     NodeSelector,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
+    Requirement,
     SelectorError,
     check_node_selector,
     check_term,
     node_selector_matches,
+    requirement_matches,
 )
 from scheduler.errors import ConfigError
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
@@ -92,6 +95,23 @@ class NodeAffinity(PluginBase):
         if self._added is not None:
             verdicts = np.where(rows_selected(nodes, rows, self._added), verdicts, self._not_enforced)
         return verdicts
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Labels of nodeSelector that differ; of affinity the requirements that fail in the term that fails least."""
+        node = nodes.node(row)
+        for key, value in (cycle.pod.spec.nodeSelector or {}).items():
+            if node.metadata.labels.get(key) != value:
+                yield _unlike(f"nodeSelector {key}={value}", key, value, node)
+        for origin, required in (("affinity", _required(cycle.pod)), ("addedAffinity of the profile", self._added)):
+            if required is None or node_selector_matches(required, node.name, node.metadata.labels):
+                continue
+            failing = [_failing(term, node) for term in required.nodeSelectorTerms]
+            number, least = min(enumerate(failing), key=lambda entry: len(entry[1]), default=(0, []))
+            for field in least:
+                about = f"{origin} term {number}: {_words(field)}"
+                yield _unlike(about, field.key, ", ".join(field.values), node, len(least))
+            if not least:
+                yield Because(origin, f"{origin} has no term that can match a node")
 
     def pre_score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Status:
         """Skips Pods without preferences; a preference that cannot be parsed is an error."""
@@ -175,3 +195,27 @@ def _parse(path: str, check: Callable[[Any], None], selector: object) -> None:
         check(selector)
     except SelectorError as problem:
         raise ConfigError(path, str(problem)) from problem
+
+
+def _failing(term: NodeSelectorTerm, node: Node) -> list[Requirement]:
+    """The requirements of a term that the node does not meet."""
+    fields = {"metadata.name": node.name}
+    failed = [one for one in term.matchExpressions if not _meets(one, node.metadata.labels)]
+    return failed + [one for one in term.matchFields if not _meets(one, fields)]
+
+
+def _meets(requirement: Requirement, values: Mapping[str, str]) -> bool:
+    try:
+        return requirement_matches(requirement, values)
+    except SelectorError:
+        return False
+
+
+def _words(requirement: Requirement) -> str:
+    return f"{requirement.key} {requirement.operator} {', '.join(requirement.values)}".rstrip()
+
+
+def _unlike(about: str, key: str, wanted: str, node: Node, short: int = 1) -> Because:
+    found = node.name if key == "metadata.name" else node.metadata.labels.get(key)
+    here = "the node has no such label" if found is None else f"the node has {found}"
+    return Because(about, f"{about}; {here}", {"key": key, "wanted": wanted, "found": found or ""}, short)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 
 import msgspec
@@ -10,6 +10,7 @@ import numpy as np
 
 from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from scheduler.api.core import Container, Node, Pod
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
@@ -57,6 +58,12 @@ class NodeDeclaredFeatures(PluginBase):
                 verdict = answers[declared] = 0 if features.issubset(declared) else self._lacking
             result[position] = verdict
         return result
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Every feature that the kubelet does not declare."""
+        features: frozenset[str] = cycle.data[self.name]
+        for feature in sorted(features.difference(nodes.node(row).status.declaredFeatures)):
+            yield Because(f"feature {feature}", f"the kubelet does not declare {feature}", {"feature": feature})
 
     def events(self) -> Sequence[Registration]:
         """A node came or declares other features; the Pod needs others."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
 from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from scheduler.api.core import Pod
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
@@ -46,6 +47,17 @@ class NodePorts(PluginBase):
         mask = np.zeros(nodes.capacity, np.int64)
         mask[list(taken)] = self._taken
         return mask[rows]
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Every port that is taken, and by whom."""
+        for wanted in cycle.info.host_ports:
+            ip, protocol, port = wanted
+            for info in nodes.pods(row):
+                if ports_conflict((wanted,), info.host_ports):
+                    about = f"port {port}/{protocol}"
+                    facts = {"port": str(port), "protocol": protocol, "address": ip, "pod": info.pod.key}
+                    yield Because(about, f"host {about} is taken by pod {info.pod.key}", facts)
+                    break
 
     def events(self) -> Sequence[Registration]:
         """A Pod with such a port went, or a node came."""

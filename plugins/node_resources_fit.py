@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from plugins.resource_scoring import resource_uses, row_uses
 from scheduler.api.core import Node, Pod
 from scheduler.api.podrequests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
 from scheduler.api.resource import DeviceClass
+from scheduler.framework.because import Because, resource_text
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
@@ -92,6 +93,23 @@ class NodeResourcesFit(PluginBase):
                 short.append(lacking)
                 beyond |= lacking & (request > allocatable)
         return self._verdicts_of(reasons, short, beyond)
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Every resource that is short, and by how much."""
+        pods, allowed = int(nodes.pod_counts[row]), int(nodes.allowed_pods[row])
+        if pods >= allowed:
+            facts = {"resource": PODS, "asked": "1", "free": str(max(allowed - pods, 0)), "total": str(allowed)}
+            yield Because(PODS, f"pods: {pods} of at most {allowed} are there", facts, pods + 1 - allowed)
+        for name, asked in self._checked(cycle.info.requests):
+            total = int(nodes.allocatable(name)[row])
+            free = total - int(nodes.requested(name)[row])
+            if asked <= free or (self._delegated(name) and total <= 0):
+                continue
+            told = {"asked": asked, "free": free, "total": total, "short by": asked - free}
+            facts = {"resource": name, **{word: resource_text(name, amount) for word, amount in told.items()}}
+            text = f"{name}: {facts['asked']} asked, {facts['free']} free of {facts['total']}"
+            text += "" if asked <= total else ", which is more than the whole node has"
+            yield Because(name, text, facts, asked - free)
 
     def pre_score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Status:
         """Only a check: without configured resources nothing can be scored."""

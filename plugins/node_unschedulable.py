@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
 from plugins.base import CONTINUE, PluginBase
 from scheduler.api.core import Node, Pod
 from scheduler.api.taints import NO_SCHEDULE, Taint, tolerated
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Verdicts
@@ -44,6 +45,11 @@ class NodeUnschedulable(PluginBase):
         if not cordoned.any() or tolerated(_TAINT, cycle.pod.spec.tolerations):
             return np.zeros(len(rows), np.int64)
         return np.where(cordoned, self._cordoned, 0)
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Always the same."""
+        text = f"the node is cordoned (spec.unschedulable), and the Pod does not tolerate {_TAINT.key}"
+        yield Because("cordoned", text, {"taint": _TAINT.key})
 
     def events(self) -> Sequence[Registration]:
         """A node came or was uncordoned, or the Pod got a toleration."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
 from plugins.base import PluginBase
 from scheduler.api.core import Node, Pod
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, Rows, Verdicts
@@ -51,6 +52,18 @@ class Partition(PluginBase):
         if self._names:
             inside &= np.asarray([nodes.name_of(row) in self._names for row in rows.tolist()], np.bool_)
         return np.where(inside, 0, self._outside)
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """The labels that the node lacks, or that it is not among the nodes named."""
+        node = nodes.node(row)
+        for key, value in self._labels.items():
+            found = node.metadata.labels.get(key)
+            if found != value:
+                here = "has no such label" if found is None else f"has {key}={found}"
+                facts = {"key": key, "wanted": value, "found": found or ""}
+                yield Because(f"label {key}", f"the partition wants {key}={value}; the node {here}", facts)
+        if self._names and node.name not in self._names:
+            yield Because("name", "the partition names other nodes", {"nodes": ", ".join(sorted(self._names)[:10])})
 
     def events(self) -> Sequence[Registration]:
         """A node came or got other labels."""

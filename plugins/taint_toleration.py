@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from plugins.base import CONTINUE, PluginBase, default_normalize, per_taint_set
 from scheduler.api.core import Node, Pod
-from scheduler.api.taints import PREFER_NO_SCHEDULE, first_untolerated, tolerated
+from scheduler.api.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, first_untolerated, tolerated
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Depends, Handle, PreFilterResult, Rows, Scores, Verdicts
@@ -41,6 +42,13 @@ class TaintToleration(PluginBase):
         return per_taint_set(
             nodes, rows, lambda taints: self._tainted if first_untolerated(taints, tolerations) is not None else 0
         )
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Every taint that nothing tolerates."""
+        for taint in nodes.taint_sets[int(nodes.taint_set_ids[row])]:
+            if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not tolerated(taint, cycle.pod.spec.tolerations):
+                shown = f"{taint.key}={taint.value}:{taint.effect}"
+                yield Because(f"taint {shown}", f"taint {shown} is not tolerated", {"taint": shown})
 
     def pre_score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Status:
         """Never skipped: without soft taints every node scores 100."""

@@ -13,6 +13,7 @@ BREACHES = {
     "The core and the plugins decide": ("scheduler/dra/pools.py", "import os"),
     "cel-python is used in scheduler.cel alone": ("scheduler/edge/client.py", "import celpy"),
     "Plugins see framework": ("plugins/node_name.py", "import scheduler.cel.errors"),
+    "kopf is used in scheduler.guard.frame alone": ("scheduler/guard/reads.py", "import kopf"),
     "Only the composition root imports plugins": ("scheduler/cli/version.py", "import plugins.node_name"),
 }
 

@@ -304,6 +304,10 @@ class ControlPlane:
         )
         return str(answer["status"]["token"])
 
+    def serving_files(self, name: str) -> tuple[Path, Path]:
+        """(certificate, key) for a server on 127.0.0.1 that every client of this control plane trusts."""
+        return self._ca.serving_files(name)
+
     def kubeconfig_for(
         self,
         user: str = ADMIN,

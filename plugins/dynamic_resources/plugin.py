@@ -5,12 +5,13 @@ Source: kube-scheduler 1.37, DynamicResources (dra spec 4); texts are upstream's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from plugins.dynamic_resources import node_resources
 from plugins.dynamic_resources.attempt import ClaimsOfPod, check_requests, check_room, hold
+from plugins.dynamic_resources.because import because
 from plugins.dynamic_resources.binding import binding_wait
 from plugins.dynamic_resources.extended import creation, find_extended
 from plugins.dynamic_resources.groups import find_group, held_by_idle_group, pending_here
@@ -22,8 +23,9 @@ from scheduler.api.resource import ResourceClaim
 from scheduler.dra.claims import ClaimError, binding_state, binding_timed_out, has_binding_conditions, resolve_claims
 from scheduler.dra.features import Features
 from scheduler.dra.podgroups import consumers_of, pod_consumer
-from scheduler.dra.rejections import Rejection
+from scheduler.dra.rejections import DeviceSearch, Rejection
 from scheduler.dra.reporter import Collector
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Registration
 from scheduler.framework.instructions import DeallocateClaim, DeleteClaim, Instruction, UnreserveClaim, WriteClaim
@@ -34,6 +36,7 @@ from scheduler.state.nodes import NodeTable
 
 FILTER_TIMEOUT_S = 10.0
 BINDING_TIMEOUT_S = 600.0
+_EXPLAIN_STEPS = 500
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
@@ -159,6 +162,11 @@ class DynamicResources:
             node_resources.check_rows(cycle, attempt, self._searches, nodes, rows, verdicts)
         verdicts[(verdicts == 0) & unavailable] = self._unavailable
         return verdicts
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterable[Because]:
+        """Claims that have their devices elsewhere; why devices do not serve, ``device_reasons`` says."""
+        attempt: ClaimsOfPod | None = cycle.data.get(NAME)
+        return () if attempt is None else because(attempt, nodes.node(row))
 
     def post_filter(
         self, cycle: Cycle, statuses: Mapping[str, Status]
@@ -302,12 +310,27 @@ class DynamicResources:
 
         Looks at the devices as they are now. Cost: one search without shortcuts, at most ``max_steps`` steps.
         """
+        steps = self.device_search_steps(cycle, node, max_steps)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                found: DeviceSearch = stop.value
+                return found.rejections
+
+    def device_search_steps(
+        self, cycle: Cycle, node: Node, max_steps: int = 10 * STEPS_PER_S
+    ) -> Generator[None, None, DeviceSearch]:
+        """The same in slices of some milliseconds, with what was taken. The devices must not change between them."""
         attempt: ClaimsOfPod | None = cycle.data.get(NAME)
         plan = None if attempt is None else attempt.plan_on(node.name)
         if plan is None:
-            return ()
+            return DeviceSearch()
         collector = Collector()
         allocation = self._searches.allocation(cycle, plan, node, collector)
-        if allocation.run(max_steps) is None:
-            allocation.stop()
-        return tuple(collector.rejections.values())
+        while allocation.run(_EXPLAIN_STEPS) is None:
+            if allocation.steps >= max_steps:
+                allocation.stop()
+                break
+            yield
+        return DeviceSearch(tuple(collector.rejections.values()), allocation.chosen())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
+from plugins.inter_pod_affinity.because import Blame
 from plugins.inter_pod_affinity.filtering import NO_LABELS, RequiredTerms
 from plugins.inter_pod_affinity.scoring import Preferences, normalized
 from scheduler.api.core import Node, Pod
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Scores, Verdicts
@@ -62,6 +64,11 @@ class InterPodAffinity(PluginBase):
         verdicts = np.where(required.repelled_rows(rows), self._repelled, 0)
         verdicts = np.where(required.anti_affinity_broken(rows), self._anti, verdicts)
         return np.where(required.affinity_unmet(nodes, rows), self._no_affinity, verdicts)
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterable[Because]:
+        """The terms that refuse, and Pods that are to blame. Cost: the Pods of a domain, once per term and domain."""
+        known = cycle.data.setdefault(f"{self.name}/blame", {})
+        return Blame(cycle.data[self.name], nodes, known).because(row)
 
     def add_pod(self, cycle: Cycle, info: PodInfo, row: int) -> None:
         """Pretend that a Pod is on ``row``, for this attempt only."""

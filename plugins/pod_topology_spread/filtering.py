@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plugins.pod_topology_spread.constraints import Constraint, Eligibility, rows_with_keys
 from scheduler.api.core import Pod
+from scheduler.framework.because import Because
 from scheduler.framework.plugin import Rows, Verdicts
 from scheduler.state.columns import Bool, Int64
 from scheduler.state.labels import LabelColumn
@@ -86,3 +87,36 @@ class HardSpread:
             own = np.where(codes < 0, missing, own)
             result = np.where(result == 0, own, result)
         return result
+
+    def because(self, row: int) -> Iterator[Because]:
+        """The constraints that refuse a row: the Pods of its domain, of the emptiest one, and the skew it would be."""
+        for number, domain in enumerate(self.domains):
+            constraint, column = domain.constraint, domain.column
+            about = f"constraint {number} on {constraint.topology_key}"
+            code = int(column.codes[row])
+            if code < 0:
+                yield Because(about, f"{about}: the node has no such label", {"topologyKey": constraint.topology_key})
+                continue
+            least, itself = domain.minimum(), int(constraint.selects(self.pod.metadata.labels))
+            here = int(at_codes(domain.counts, column.codes[row : row + 1])[0])
+            skew = here + itself - least
+            if skew <= constraint.max_skew:
+                continue
+            present = int(domain.present.sum())
+            facts = {
+                "topologyKey": constraint.topology_key,
+                "domain": column.values[code],
+                "pods": str(here),
+                "fewest": str(least),
+                "skew": str(skew),
+                "maxSkew": str(constraint.max_skew),
+                "domains": str(present),
+            }
+            text = f"{about}: {column.values[code]} has {here} of these Pods, the emptiest domain {least}"
+            if present < constraint.min_domains:
+                facts["minDomains"] = str(constraint.min_domains)
+                text = (
+                    f"{about}: only {present} of at least {constraint.min_domains} domains are there, as if one had no"
+                )
+                text += f" Pods; {column.values[code]} has {here}"
+            yield Because(about, f"{text}: the skew would be {skew} > {constraint.max_skew}", facts, skew)

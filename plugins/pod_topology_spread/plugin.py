@@ -16,6 +16,7 @@ from plugins.pod_topology_spread.filtering import HardSpread
 from plugins.pod_topology_spread.scoring import SoftSpread
 from scheduler.api.core import Node, Pod
 from scheduler.api.selectors import SelectorError
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Scores, Verdicts
@@ -59,6 +60,11 @@ class PodTopologySpread(PluginBase):
         """Rejects nodes without a topology key, and those where one more Pod would exceed a maxSkew."""
         spread: HardSpread = cycle.data[self.name]
         return spread.verdicts(rows, self._missing, self._skewed)
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterable[Because]:
+        """Domains, Pods and skews of the constraints that refuse."""
+        spread: HardSpread = cycle.data[self.name]
+        return spread.because(row)
 
     def add_pod(self, cycle: Cycle, info: PodInfo, row: int) -> None:
         """Pretend that a Pod is on ``row``, for this attempt only."""

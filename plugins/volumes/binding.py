@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from plugins.fit_strategies import shape_table
+from plugins.volumes.blame import blame
 from plugins.volumes.capacity_score import capacity_scores
 from plugins.volumes.claims import amount_bytes, claim_not_found, own_claim
 from plugins.volumes.plan import REASONS, Plan, PodClaims, make_plan
@@ -22,6 +23,7 @@ from scheduler.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.instructions import Instruction, WaitUntil
@@ -94,6 +96,11 @@ class VolumeBinding(PluginBase):
         for place, text in plan.errors.items():
             verdicts[place] = self.verdicts.intern(Code.ERROR, (text,))
         return verdicts
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Which claim is the trouble, and why, for each of the node's problems."""
+        claims: PodClaims = cycle.data[self.name]
+        return blame(self._state(cycle), nodes, row, claims)
 
     @staticmethod
     def _state(cycle: Cycle) -> VolumeState:

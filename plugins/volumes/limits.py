@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,7 @@ from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from plugins.volumes.claims import claim_not_found, own_claim
 from scheduler.api.core import Pod
 from scheduler.api.storage import CSINode, VolumeAttachment
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
@@ -99,6 +100,22 @@ class NodeVolumeLimits(PluginBase):
             if driver in limits and counts.get(driver, 0) + added > limits[driver]:
                 return self._full
         return 0
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Per driver: volumes there, volumes the Pod brings, and the limit."""
+        state = cycle.state.volumes
+        csi_node = state.csi_nodes.get(nodes.name_of(row))
+        new = self._wanted(cycle.pod, state, csi_node, cycle.data[self.name])
+        if csi_node is None or isinstance(new, int):
+            return
+        used = _used(state, nodes, row)
+        counts = counts_of(used | state.attached.attached(nodes.name_of(row)))
+        for driver, added in counts_of(new - used).items():
+            there, limit = counts.get(driver, 0), csi_node.limits.get(driver)
+            if limit is not None and there + added > limit:
+                facts = {"driver": driver, "attached": str(there), "asked": str(added), "limit": str(limit)}
+                text = f"driver {driver}: {there} volumes there and {added} more asked, at most {limit}"
+                yield Because(f"driver {driver}", text, facts, there + added - limit)
 
     def events(self) -> Sequence[Registration]:
         """A node's drivers came or take more; a Pod with volumes went; a claim came; a volume was detached."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from plugins.volumes.claims import claim_not_found, own_claim
 from scheduler.api.core import Pod, Volume
 from scheduler.api.storage import READ_WRITE_ONCE_POD
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
@@ -80,6 +81,20 @@ class VolumeRestrictions(PluginBase):
             if any(disks_conflict(disk, volume) for volume in here for disk in use.disks):
                 result[place] = self._disk
         return result
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """Who uses the disk on the node, or the claim anywhere."""
+        use: _Use = cycle.data[self.name]
+        for info in nodes.pods(row):
+            taken = [v for v in info.pod.spec.volumes if any(disks_conflict(disk, v) for disk in use.disks)]
+            if taken:
+                text = f"a disk of the Pod is used here by pod {info.pod.key} (volume {taken[0].name})"
+                yield Because("disk", text, {"pod": info.pod.key, "volume": taken[0].name})
+        for key in sorted(use.claims) if use.uses > 0 else ():
+            users = [p.info.pod for p in cycle.state.placements.values() if key in _claim_names(p.info.pod)]
+            for pod in users[:1]:
+                text = f"claim {key} is for one Pod only (ReadWriteOncePod): pod {pod.key} has it"
+                yield Because(f"claim {key}", text, {"claim": key, "pod": pod.key})
 
     @staticmethod
     def _suspects(cycle: Cycle, use: _Use, nodes: NodeTable, rows: Rows) -> Iterable[int]:

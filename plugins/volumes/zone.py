@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from scheduler.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from scheduler.framework.because import Because
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.plugin import Handle, PreFilterResult, Rows, Verdicts
@@ -37,6 +38,7 @@ class _Topology:
 
     key: str
     values: frozenset[str]
+    volume: str = ""
 
 
 class VolumeZone(PluginBase):
@@ -80,6 +82,17 @@ class VolumeZone(PluginBase):
                 inside |= lacking & _has_value(nodes, rows, _GA_KEY[topology.key], topology.values)
             outside |= ~inside
         return np.where(placed & outside, self._elsewhere, 0)
+
+    def because(self, cycle: Cycle, nodes: NodeTable, row: int) -> Iterator[Because]:
+        """The labels of volumes that differ from the node's."""
+        labels = nodes.node(row).metadata.labels
+        for topology in cycle.data[self.name]:
+            here = labels.get(topology.key, labels.get(_GA_KEY.get(topology.key, ""), ""))
+            if here not in topology.values:
+                wanted = ", ".join(sorted(topology.values))
+                about = f"volume {topology.volume} in {wanted}"
+                facts = {"volume": topology.volume, "key": topology.key, "wanted": wanted, "found": here}
+                yield Because(about, f"{about} ({topology.key}); the node is in {here or 'no zone'}", facts)
 
     def events(self) -> Sequence[Registration]:
         """A class that waits came; a node came or moved; a claim of the Pod or a volume's labels changed."""
@@ -127,7 +140,7 @@ def _topologies(volume: PersistentVolume) -> list[_Topology]:
         if value is not None:
             values = frozenset(part.strip() for part in value.split("__"))
             if "" not in values:
-                found.append(_Topology(key, values))
+                found.append(_Topology(key, values, volume.name))
     return found
 
 

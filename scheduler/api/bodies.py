@@ -365,6 +365,28 @@ def access_review_body(user: ReviewedUser, path: str, verb: str = "get") -> byte
     return _encode({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
 
 
+class ResourceAttributes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a SubjectAccessReview about objects asks: ``namespace`` "" means all of them, ``name`` "" any."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+def object_review_body(user: ReviewedUser, asked: ResourceAttributes) -> bytes:
+    """A SubjectAccessReview asking whether ``user`` may do what ``asked`` says."""
+    spec: dict[str, Any] = {
+        "user": user.username,
+        "groups": user.groups,
+        "uid": user.uid,
+        "extra": user.extra,
+        "resourceAttributes": asked,
+    }
+    return _encode({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec})
+
+
 def decode_access_review(body: bytes) -> bool:
     """True when a SubjectAccessReview allows. Raises msgspec.DecodeError."""
     return msgspec.json.decode(body, type=_AccessReview).status.allowed

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.core import Namespace, Node, Pod
+from scheduler.api.deep import TooDeepError, decode_deep
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.errors import UserError
@@ -81,24 +82,32 @@ def _decoder(struct: type) -> msgspec.json.Decoder[Any]:
 def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
     """One object of ``kind`` from its JSON. Raises DecodeError with the object's name and the field path.
 
-    null means absent, as it does in Go: such an object is decoded a second time without its nulls.
+    null means absent, as it does in Go: such an object is decoded a second time without its nulls. Nesting
+    may be of any depth (``deep``).
     """
     decoder = _decoder(kind.wire or kind.struct)
     try:
         try:
-            found = decoder.decode(raw)
+            found = decode_deep(decoder, raw)
         except msgspec.ValidationError:
             if b"null" not in bytes(raw):
                 raise
-            found = decoder.decode(msgspec.json.encode(without_nulls(msgspec.json.decode(raw))))
+            found = decoder.decode(_encoded_without_nulls(raw))
         return found if kind.wire is None else found.v1()
     except msgspec.DecodeError as error:
         try:
-            name = _PEEK.decode(raw).metadata.key
+            name = decode_deep(_PEEK, raw).metadata.key
         except msgspec.DecodeError:
             name = "(unreadable)"
         problem, _, path = str(error).partition(" - at `")
         raise DecodeError(f"{kind.name} {name}", path.rstrip("`"), problem) from error
+
+
+def _encoded_without_nulls(raw: bytes | msgspec.Raw) -> bytes:
+    try:
+        return msgspec.json.encode(without_nulls(msgspec.json.decode(raw)))
+    except RecursionError:
+        raise TooDeepError("nested too deeply, and fields that are null") from None
 
 
 def without_nulls(data: Any) -> Any:

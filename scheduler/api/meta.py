@@ -40,6 +40,15 @@ class ObjectMeta(msgspec.Struct, frozen=True, omit_defaults=True):
         return next((owner for owner in self.ownerReferences if owner.controller), None)
 
 
+_REVISION_DIGITS_MAX = 20  # etcd counts in 64 bits
+
+
+def revision_of(resource_version: str) -> int | None:
+    """A resourceVersion as a number; None for what no server of etcd gives out."""
+    plain = resource_version.isascii() and resource_version.isdigit() and len(resource_version) <= _REVISION_DIGITS_MAX
+    return int(resource_version) if plain else None
+
+
 class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry of status.conditions."""
 

@@ -14,15 +14,20 @@ import aiohttp
 import msgspec
 
 from scheduler.api.versions import ResourceKinds
+from scheduler.app.answers import Answers
 from scheduler.app.meters import ServiceMeter
 from scheduler.app.service import Service
 from scheduler.app.snapshot import from_items, list_items
 from scheduler.config import load_config
 from scheduler.dra.features import Features
+from scheduler.edge.callers import EverybodyMay
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import insecure
+from scheduler.edge.dashboard import Dashboard, read_assets
+from scheduler.edge.local_server import LocalServer
 from scheduler.edge.logging import get_logger
 from scheduler.edge.metrics import Metrics
+from scheduler.edge.questions import Questions
 from scheduler.embedded.kubelet import PretendedKubelet
 from scheduler.embedded.server import EmbeddedServer
 from scheduler.explain.facts import Explanation
@@ -45,10 +50,13 @@ class Row:
 
 
 class DemoWorld:
-    """A running world. ``rows`` reads everything back from the API server, as kubectl would."""
+    """A running world. ``rows`` reads everything back from the API server, as kubectl would.
 
-    def __init__(self, server: EmbeddedServer, service: Service, client: ApiClient) -> None:
-        self.server, self.service, self._client = server, service, client
+    ``dashboard``: the URL at which the scheduler shows itself.
+    """
+
+    def __init__(self, server: EmbeddedServer, service: Service, client: ApiClient, dashboard: str) -> None:
+        self.server, self.service, self._client, self.dashboard = server, service, client, dashboard
 
     async def apply(self, objects: Iterable[Object]) -> None:
         """Create Pods one after the other, as ``kubectl apply`` does."""
@@ -102,8 +110,13 @@ def _row(pod: Object, claims: dict[str, Object]) -> Row:
 
 
 @asynccontextmanager
-async def demo_world(objects: list[Object], kubeconfig: Path | None = None) -> AsyncIterator[DemoWorld]:
-    """Start everything on free loopback ports, load ``objects``, give it to the caller, stop everything."""
+async def demo_world(
+    objects: list[Object], kubeconfig: Path | None = None, dashboard_port: int = 0
+) -> AsyncIterator[DemoWorld]:
+    """Start everything on loopback, load ``objects``, give it to the caller, stop everything.
+
+    ``dashboard_port`` 0: a free one, as for the rest. Raises OSError when it is taken.
+    """
     server = EmbeddedServer()
     url = await server.start()
     try:
@@ -127,10 +140,13 @@ async def demo_world(objects: list[Object], kubeconfig: Path | None = None) -> A
             )
             service.start()
             await service.wait_synced()
+            questions = Questions(Answers(service, verify=True), EverybodyMay())
+            pages = LocalServer((questions.mount, Dashboard(read_assets(), open_to_all=True).mount), dashboard_port)
             running = asyncio.create_task(service.run())
             try:
-                yield DemoWorld(server, service, reader)
+                yield DemoWorld(server, service, reader, f"{await pages.start()}/dashboard/")
             finally:
+                await pages.stop()
                 service.stop()
                 await running
                 await service.close(drain=False)

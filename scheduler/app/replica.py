@@ -12,12 +12,14 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import uvloop
 
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
+from scheduler.app.auditing import Auditing, build_auditing
+from scheduler.app.dashboard import dashboard_mounts
 from scheduler.app.measuring import Measuring
 from scheduler.app.meters import ServiceMeter, refresh_gauges
 from scheduler.app.profiles import check_config
@@ -25,6 +27,7 @@ from scheduler.app.service import Service
 from scheduler.config import RunOptions
 from scheduler.config.gates import DEFAULT_GATES
 from scheduler.config.written import document
+from scheduler.edge.audit_metrics import AuditMetrics
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.beat import Beat
 from scheduler.edge.certificates import ServingCertificate
@@ -32,23 +35,26 @@ from scheduler.edge.client import ApiClient, OpenGate, WriteGate
 from scheduler.edge.credentials import Access, find_access
 from scheduler.edge.discovery import discover_kinds
 from scheduler.edge.election import ElectionSettings
-from scheduler.edge.http import Check, HealthServer, ping
+from scheduler.edge.http import Check, HealthServer, Mount, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
 from scheduler.edge.metrics import Metrics
 from scheduler.edge.pages import DebugPages
 from scheduler.edge.pod_resources import PodResources
+from scheduler.edge.question_metrics import QuestionMetrics
 
 LOOP_STUCK_S = 20.0
 UPSTREAM_MINOR = "1.37"
 PATHS = (
     "/configz",
+    "/dashboard/",
     "/flagz",
     "/healthz",
     "/livez",
     "/metrics",
     "/metrics/resources",
     "/metrics/slis",
+    "/questions/v1",
     "/readyz",
     "/statusz",
 )
@@ -212,6 +218,22 @@ class Replica:
             max_unschedulable_s=options.pod_max_in_unschedulable_pods_s,
             kinds=kinds,
             measuring=Measuring(self.metrics),
+            auditing=self._auditing(),
+        )
+
+    def _auditing(self) -> Auditing | None:
+        options = self.options
+        if not options.audit.file and not options.audit.record:
+            return None
+        return build_auditing(
+            options.audit,
+            options.config,
+            options.feature_gates,
+            AuditMetrics(self.metrics.registry),
+            lambda text: self.log.warning("trouble", message=text),
+            clock=time.time,
+            run_id=uuid.uuid4().hex[:12],
+            replica=self.host,
         )
 
     async def _serve(self, client: ApiClient, service: Service) -> HealthServer | None:
@@ -222,6 +244,7 @@ class Replica:
         def metrics() -> tuple[bytes, str]:
             operations = {"binding": service.loop.commit_count}
             refresh_gauges(self.metrics, service.queue, service.state, self.beat.age_s(), operations)
+            self.metrics.tasks.set(len(asyncio.all_tasks()))
             return self.metrics.render()
 
         serving = options.serving
@@ -245,11 +268,25 @@ class Replica:
             pages=self._pages(),
             debugging=options.config.enable_profiling,
             always_allowed=serving.always_allowed,
+            trust_loopback=options.trust_loopback,
             reuse_port=serving.reuse_port,
+            mounts=self._mounts(client, service),
             on_trouble=lambda text: self.log.warning("secure port", message=text),
         )
         await server.start()
         return server
+
+    def _mounts(self, client: ApiClient, service: Service) -> Sequence[Mount]:
+        """The dashboard and the questions, unless they are turned off."""
+        if not self.options.dashboard:
+            return ()
+        metrics = QuestionMetrics(
+            self.metrics.registry,
+            time.monotonic,
+            disabled=self.options.disabled_metrics,
+            on_trouble=lambda text: self.log.warning("trouble", message=text),
+        )
+        return dashboard_mounts(service, client, verify=self.options.verify_caches, metrics=metrics)
 
     def _pages(self) -> DebugPages:
         return DebugPages(

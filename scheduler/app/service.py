@@ -20,14 +20,16 @@ from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.storage import STORAGE_KINDS
 from scheduler.api.versions import ResourceKinds
 from scheduler.api.workloads import WORKLOADS
+from scheduler.app.auditing import Auditing
 from scheduler.app.measuring import Measuring
 from scheduler.app.profiles import build_profiles, queue_hooks
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
+from scheduler.edge.audit_hooks import AuditedClaims, AuditedReports
 from scheduler.edge.binder import Binder
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
-from scheduler.edge.commit import Committer
+from scheduler.edge.commit import ClaimWrites, Committer
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.evict import Evictor
 from scheduler.edge.extenders import ExtenderClient
@@ -82,7 +84,7 @@ class Service:
 
     ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called at least once a second.
     ``kinds``: resource.k8s.io in the versions that the server serves, by default v1. ``measuring``: times plugins,
-    hints and events.
+    hints and events. ``auditing``: keeps the audit trail and the recording; it is closed with the service.
     """
 
     def __init__(
@@ -102,11 +104,13 @@ class Service:
         reconcile_s: float = 300.0,
         kinds: ResourceKinds | None = None,
         measuring: Measuring | None = None,
+        auditing: Auditing | None = None,
     ) -> None:
         self.config, self.client, self.meter, self.log = config, client, meter, log
         kinds = kinds or ResourceKinds()
         features = Features.from_gates(feature_gates or {})
-        self.state = ClusterState(features)
+        self._auditing = auditing
+        self.state = ClusterState(features) if auditing is None else auditing.state(features)
         waiting_pods = WaitingPods()
         self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
         self._measuring = measuring
@@ -131,10 +135,19 @@ class Service:
         self._summaries = Summaries()
         reports = AttemptReports(self.recorder, self.status, meter, log, instance, self._summarize)
         writer = ClaimWriter(client, kind=kinds.claim)
+        claims: ClaimWrites = writer
+        self._audited: AuditedReports | None = None
+        trail = None
+        if auditing is not None:
+            trail = auditing.trail(self.state, self.profiles, clock, lambda: self.synced and may_decide())
+        if trail is not None:
+            told = self.recorder, self.status, meter, log, instance, self._summarize
+            reports = self._audited = AuditedReports(*told, trail=trail)
+            claims = AuditedClaims(writer, trail)
         binder = Binder(client)
         self.committer = Committer(
             self.state,
-            writer,
+            claims,
             PodClaims(client, writer, kind=kinds.claim, on_created=meter.claim_created),
             VolumeWriter(client),
             binder,
@@ -165,6 +178,8 @@ class Service:
             self.group_status = GroupStatusWriter(client, on_trouble=self._trouble)
             self.loop.groups = GroupCycles(self.loop, self.group_status, meter.group_attempt)
         observer.on_gated = self.loop.note_gated
+        if auditing is not None:
+            auditing.listen(self.loop, reports)
         self.reconciler = Reconciler(
             list(self.reflectors.values()),
             self.loop.check,
@@ -211,6 +226,9 @@ class Service:
 
     def deliver(self, batch: list[Change], revision: int) -> None:
         """The sink of all reflectors (the loop exists only after them)."""
+        if self._audited is not None:
+            for change in batch:
+                self._audited.changed(change)
         if self._measuring is None:
             self.loop.deliver(batch, revision)
         else:
@@ -249,6 +267,8 @@ class Service:
             self.reconciler.run(),
         ):
             self._tasks.append(asyncio.get_running_loop().create_task(work))
+        if self._auditing is not None:
+            self._tasks.append(asyncio.get_running_loop().create_task(self._auditing.run()))
 
     async def wait_synced(self) -> None:
         """Until every kind has been listed once; then long-lived objects leave the garbage collector's sight.
@@ -301,6 +321,8 @@ class Service:
             await self.group_status.close()
         if self.extenders is not None:
             await self.extenders.close()
+        if self._auditing is not None:
+            await self._auditing.close()
 
 
 def watched_kinds(kinds: ResourceKinds, features: Features | None = None) -> tuple[Kind, ...]:

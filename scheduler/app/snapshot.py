@@ -74,12 +74,23 @@ def from_items(
 ) -> Snapshot:
     """A snapshot from decoded documents. Not live: claims that no controller has made yet are made from templates."""
     features = Features.from_gates(gates)
-    objects = read_objects(items, known_kinds(_all_kinds(ResourceKinds(), features)))
+    objects = objects_of(items, features, live)
+    state = build_state(objects, features)
+    profiles = build_profiles(replace(config, extenders=()), state, imagined_ids(), features)  # nobody to ask from here
+    return Snapshot(state, profiles, objects, now, live)
+
+
+def objects_of(items: Iterable[Any], features: Features, live: bool) -> Objects:
+    """The decoded documents alone."""
+    objects = read_objects(items, readable_kinds(features))
     if not live:
         make_claims(objects)
-    state = build_state(objects, features)
-    profiles = build_profiles(replace(config, extenders=()), state, _ids(), features)  # nobody to ask from here
-    return Snapshot(state, profiles, objects, now, live)
+    return objects
+
+
+def readable_kinds(features: Features) -> dict[tuple[str, str], Kind]:
+    """(apiVersion, kind) → how to read it, for every kind that decisions read."""
+    return known_kinds(_all_kinds(ResourceKinds(), features))
 
 
 def from_cluster(kubeconfig: str, config: SchedulerConfig, gates: Mapping[str, bool]) -> Snapshot:
@@ -88,21 +99,33 @@ def from_cluster(kubeconfig: str, config: SchedulerConfig, gates: Mapping[str, b
 
 
 async def _from_cluster(kubeconfig: str, config: SchedulerConfig, gates: Mapping[str, bool]) -> Snapshot:
-    access = await find_access(kubeconfig)
-    async with ApiClient(access, user_agent="dra-scheduler explain") as client:
-        kinds = await discover_kinds(client, lambda text: None)
-        items, problems = await list_items(client, kinds, Features.from_gates(gates))
+    items, problems = await fetch_items(kubeconfig, Features.from_gates(gates))
     snapshot = from_items(items, config, gates, time.time(), live=True)
     snapshot.objects.problems.extend(problems)
     return snapshot
 
 
-async def list_items(client: ApiClient, kinds: ResourceKinds, features: Features) -> tuple[list[Any], list[Problem]]:
-    """Every object that decisions read, as one typed List per kind; kinds that may not be listed become problems."""
+async def fetch_items(
+    kubeconfig: str, features: Features, more: Sequence[Kind] = ()
+) -> tuple[list[Any], list[Problem]]:
+    """As ``list_items``, of the cluster that a kubeconfig means."""
+    access = await find_access(kubeconfig)
+    async with ApiClient(access, user_agent="dra-scheduler explain") as client:
+        kinds = await discover_kinds(client, lambda text: None)
+        return await list_items(client, kinds, features, more)
+
+
+async def list_items(
+    client: ApiClient, kinds: ResourceKinds, features: Features, more: Sequence[Kind] = ()
+) -> tuple[list[Any], list[Problem]]:
+    """Every object that decisions read, and those of the kinds ``more``, as one typed List per kind.
+
+    Kinds that may not be listed become problems.
+    """
     template = msgspec.structs.replace(kinds.claim, name=TEMPLATE, plural="resourceclaimtemplates", wire=None)
     items: list[Any] = []
     problems: list[Problem] = []
-    for kind in (*_all_kinds(kinds, features), template):
+    for kind in (*_all_kinds(kinds, features), template, *more):
         try:
             found, _ = await Lister(client, kind, {}).list_raw()
         except NotFound as error:
@@ -125,7 +148,7 @@ def _all_kinds(kinds: ResourceKinds, features: Features) -> tuple[Kind, ...]:
     return tuple({kind.name: kind for kind in (*listed, POD_DISRUPTION_BUDGET, POD_GROUP)}.values())
 
 
-def _ids() -> Any:
+def imagined_ids() -> Any:
     """Ids for what is only imagined: the same ones every time, so that equal input gives equal output."""
     count = iter(range(1, 1 << 62))
     return lambda: f"00000000-0000-4000-8000-{next(count):012d}"

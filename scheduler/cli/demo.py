@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scheduler.cli.options import Arguments, add_flag
+from scheduler.cli.options import Arguments, add_flag, parse_port
 
 if TYPE_CHECKING:
     from scheduler.app.demo import DemoWorld, Row
@@ -25,8 +25,13 @@ PATIENCE_S = 40.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """``--keep`` and where the data comes from."""
+    """``--keep``, ``--dashboard`` and where the data comes from."""
     add_flag(parser, "keep", default=False, text="leave it running at the end and print a kubeconfig for kubectl")
+    text = "leave it running at the end and print the address of its dashboard for a browser"
+    add_flag(parser, "dashboard", default=False, text=text)
+    parser.add_argument(
+        "--port", type=parse_port, default=0, metavar="PORT", help="the dashboard's port (default: any)"
+    )
     parser.add_argument("--data", default=str(DATA), metavar="FOLDER", help="YAML files to use instead of our own")
 
 
@@ -40,7 +45,7 @@ def execute(arguments: Arguments) -> int:
         configure_logging("text", stream=quiet)
         caught: list[int] = []
         try:
-            return asyncio.run(_demo(objects, arguments.keep, caught))
+            return asyncio.run(_demo(objects, arguments, caught))
         except asyncio.CancelledError:
             return 128 + caught[0]
 
@@ -54,7 +59,7 @@ def _load(folder: Path) -> list[dict[str, Any]]:
     return [item for file in files for item in yaml.safe_load_all(file.read_text(encoding="utf-8")) if item]
 
 
-async def _demo(objects: list[dict[str, Any]], keep: bool, caught: list[int]) -> int:
+async def _demo(objects: list[dict[str, Any]], arguments: Arguments, caught: list[int]) -> int:
     from scheduler.app.demo import demo_world
 
     task = asyncio.current_task()
@@ -74,12 +79,14 @@ async def _demo(objects: list[dict[str, Any]], keep: bool, caught: list[int]) ->
     print(f"A cluster of {count['Node']} nodes and {count['ResourceSlice']} ResourceSlices, {count['Pod']} Pods.\n")
     with tempfile.TemporaryDirectory(prefix="dra-scheduler-demo-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
-        async with demo_world(others, kubeconfig) as world:
+        async with demo_world(others, kubeconfig, arguments.port) as world:
+            if arguments.dashboard:
+                print(f"Watch it in a browser: {world.dashboard}\n", flush=True)
             await world.apply(pods)
             finished = await _watch(world)
             await _explain(world)
-            if keep:
-                await _keep(kubeconfig)
+            if arguments.keep or arguments.dashboard:
+                await _keep(kubeconfig, world.dashboard)
     return 0 if finished else 1
 
 
@@ -133,8 +140,9 @@ async def _explain(world: DemoWorld) -> None:
     print(f"\n{WAITS} had to wait for the device of another Pod and was placed by itself when that one finished.")
 
 
-async def _keep(kubeconfig: Path) -> None:
-    print(f"\nIt goes on running. In another terminal:\n  export KUBECONFIG={kubeconfig}")
+async def _keep(kubeconfig: Path, dashboard: str) -> None:
+    print(f"\nIt goes on running. In a browser: {dashboard}")
+    print(f"In another terminal:\n  export KUBECONFIG={kubeconfig}")
     print(f"  kubectl -n {NAMESPACE} get pods,resourceclaims")
     print(f"  dra-scheduler explain pod/{NEVER_FITS} -n {NAMESPACE}\nCtrl-C ends it.", flush=True)
     await asyncio.Event().wait()

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from scheduler.cli.options import Arguments
-from scheduler.cli.sources import add_source_flags, caveats_of, load_snapshot, painter, write_data
+from scheduler.cli.sources import (
+    add_server_flags,
+    add_source_flags,
+    caveats_of,
+    load_snapshot,
+    painter,
+    remote_of,
+    write_data,
+)
 
 if TYPE_CHECKING:
     from scheduler.explain.findings import Findings
@@ -22,22 +30,34 @@ _STYLES = {"error": "bad", "warning": "hint", "note": "faint"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to read the cluster; manifests that were not applied yet may be among the files."""
     add_source_flags(parser)
+    add_server_flags(parser)
 
 
 def execute(arguments: Arguments) -> int:
     """0 or 2, see above."""
-    from scheduler.explain.lint import lint
-
-    snapshot = load_snapshot(arguments)
-    objects = snapshot.objects
-    found = lint(snapshot.state, objects.templates, objects.of("DeviceTaintRule"), objects.raw, snapshot.profiles)
-    found.caveats.extend(caveats_of(snapshot))
+    found = _answer(arguments)
     if arguments.output != "text":
         write_data(found, arguments.output)
     else:
         for line in _lines(found, painter()):
             print(line)
     return 2 if found.troubled else 0
+
+
+def _answer(arguments: Arguments) -> Findings:
+    from scheduler.explain.findings import Findings
+    from scheduler.explain.lint import lint
+
+    remote = remote_of(arguments)
+    if remote is not None:
+        from scheduler.app.remote import ask
+
+        return ask(remote, "/lint", Findings).answer
+    snapshot = load_snapshot(arguments)
+    objects = snapshot.objects
+    found = lint(snapshot.state, objects.templates, objects.of("DeviceTaintRule"), objects.raw, snapshot.profiles)
+    found.caveats.extend(caveats_of(snapshot))
+    return found
 
 
 def _lines(found: Findings, paint: Paint) -> Iterator[str]:

@@ -20,7 +20,12 @@ COMMANDS = {
     "demo": "a small made-up GPU cluster, its Pods and why one waits; needs no cluster",
     "explain": "why a Pod waits, device by device, or why it is where it is",
     "lint": "claims, templates and classes against the devices that are published",
+    "whatif": "what would be placed where if the cluster were changed",
     "inventory": "which devices there are, used, free or tainted, and what leaks",
+    "doctor": "devices given twice, leaked claims, and the commands that heal them",
+    "guard": "an admission server that lets no scheduler give a device away twice",
+    "audit": "who got which device when, and why, after Pods and claims are gone",
+    "replay": "make recorded decisions once more and compare",
     "conformity": "answer conformity cases, one JSON object per line",
     "version": "print the version",
 }

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 
+from scheduler.cli.audit_flags import add_audit_arguments, audit_options
 from scheduler.cli.options import Arguments, UsageError, add_flag, parse_port, parse_seconds
 from scheduler.cli.upstream_flags import (
     add_upstream_arguments,
@@ -60,9 +61,12 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--feature-gates", default="", metavar="A=true,B=false", help="kube-scheduler's feature gates")
     add("--pod-max-in-unschedulable-pods-duration", type=parse_seconds, default=300.0, metavar="DURATION",
         help="try a waiting Pod again after this long without an event (default 5m0s)")  # fmt: skip
+    add_flag(parser, "trust-loopback", default=False, text="clients on this machine need no token on the HTTPS port")
     add_flag(parser, "verify-caches", default=False, text="recompute every cached value and compare; slow")
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
     add("--logging-format", choices=("text", "json"), default="text", help="log lines for people or for machines")
+    add_flag(parser, "dashboard", default=True, text="serve the dashboard and answer questions on the HTTPS port")
+    add_audit_arguments(parser)
     add_upstream_arguments(parser)
 
 
@@ -90,11 +94,14 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         tls_private_key_file=arguments.tls_private_key_file or _in_folder(arguments.cert_dir, "dra-scheduler.key"),
         feature_gates=parse_feature_gates(arguments.feature_gates),
         verify_caches=arguments.verify_caches,
+        trust_loopback=arguments.trust_loopback,
         pod_max_in_unschedulable_pods_s=arguments.pod_max_in_unschedulable_pods_duration,
         master=arguments.master,
         serving=serving_options(arguments),
+        audit=audit_options(arguments),
         hidden_metrics=bool(arguments.show_hidden_metrics_for_version),
         disabled_metrics=frozenset(filter(None, arguments.disabled_metrics.split(","))),
+        dashboard=arguments.dashboard,
         flags=shown_flags(arguments),
     )
 

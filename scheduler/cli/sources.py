@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scheduler.cli.options import Arguments, UsageError
+from scheduler.cli.options import Arguments, UsageError, add_flag
 
 if TYPE_CHECKING:
+    from scheduler.app.remote import Remote
     from scheduler.app.snapshot import Snapshot
 
 FORMATS = ("text", "json", "yaml")
@@ -30,6 +31,45 @@ def add_source_flags(parser: argparse.ArgumentParser) -> None:
     add("--config", default="", metavar="FILE", help="the scheduler's KubeSchedulerConfiguration, for its profiles")
     add("--feature-gates", default="", metavar="A=true,B=false", help="the scheduler's feature gates")
     add("-o", "--output", choices=FORMATS, default="text", help="text (default), json or yaml")
+
+
+def add_server_flags(parser: argparse.ArgumentParser) -> None:
+    """``--server`` and what goes with it: the answer of a scheduler that runs."""
+    add = parser.add_argument
+    add("--server", default="", metavar="URL", help="ask the scheduler at this address, as the kubeconfig's user")
+    add_flag(parser, "port-forward", default=False, text="ask the scheduler in the cluster through a port-forward")
+    add("--scheduler-namespace", default="dra-scheduler", metavar="NAMESPACE",
+        help="where its Pods are, for --port-forward (default dra-scheduler)")  # fmt: skip
+    add("--token-file", default="", metavar="FILE", help="ask as the owner of this bearer token; - is standard input")
+    add("--server-ca", default="", metavar="FILE", help="certificates to verify the scheduler's own with")
+    add_flag(parser, "insecure-skip-server-verify", default=False,
+             text="take any certificate of --server; whoever answers gets your token")  # fmt: skip
+
+
+def remote_of(arguments: Arguments) -> Remote | None:
+    """Which running scheduler to ask; None: files or the cluster are read instead. Raises UsageError."""
+    from scheduler.app.remote import Remote
+
+    if not arguments.server and not arguments.port_forward:
+        for flag in ("token_file", "server_ca", "insecure_skip_server_verify"):
+            if getattr(arguments, flag):
+                raise UsageError(f"--{flag.replace('_', '-')} goes with --server or --port-forward")
+        return None
+    if arguments.server and arguments.port_forward:
+        raise UsageError("--server and --port-forward exclude each other")
+    for flag, given in (("-f", arguments.files), ("--config", arguments.config)):
+        if given:
+            raise UsageError(f"{flag} and a running scheduler exclude each other: it answers from what it watches")
+    if arguments.feature_gates:
+        raise UsageError("--feature-gates: a running scheduler has its own")
+    return Remote(
+        arguments.server,
+        arguments.kubeconfig,
+        arguments.scheduler_namespace,
+        arguments.token_file,
+        arguments.server_ca,
+        arguments.insecure_skip_server_verify,
+    )
 
 
 def load_snapshot(arguments: Arguments) -> Snapshot:

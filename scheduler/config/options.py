@@ -29,13 +29,28 @@ class ServingOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """The audit trail and the recording; "" where there is none.
+
+    ``file``: one SQLite file per replica. ``max_age_s``, ``max_size_bytes``: what is older or more goes, oldest first.
+    ``record``: the folder of the journal, which takes ``record_max_bytes`` at most.
+    """
+
+    file: str = ""
+    max_age_s: float = 30 * 86400.0
+    max_size_bytes: int = 256 * 1024 * 1024
+    record: str = ""
+    record_max_bytes: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """Everything the composition root needs to know.
 
     ``kubeconfig`` "": in-cluster configuration. ``secure_port`` 0: no HTTPS server. ``tls_cert_file`` "": self-signed,
     in memory. ``feature_gates`` holds only those named. ``pod_max_in_unschedulable_pods_s``: after this long a Pod
     that no event has woken is tried again. ``master`` overrides the API server's address. ``hidden_metrics``: show
-    those that upstream hides. ``flags``: every flag with its value as text, for /flagz.
+    those that upstream hides. ``trust_loopback``: callers from this machine need no token. ``flags``: every flag with its value as text, for /flagz.
     """
 
     config: SchedulerConfig = field(default_factory=lambda: load_config(""))
@@ -48,9 +63,12 @@ class RunOptions:
     tls_private_key_file: str = ""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     verify_caches: bool = False
+    trust_loopback: bool = False
     pod_max_in_unschedulable_pods_s: float = 300.0
     master: str = ""
     serving: ServingOptions = ServingOptions()
+    audit: AuditOptions = AuditOptions()
     hidden_metrics: bool = False
     disabled_metrics: frozenset[str] = frozenset()
+    dashboard: bool = True
     flags: Mapping[str, str] = field(default_factory=dict, compare=False)

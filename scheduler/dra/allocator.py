@@ -14,7 +14,7 @@ from scheduler.dra.devices import DeviceKey
 from scheduler.dra.features import Features
 from scheduler.dra.ledger import Usage
 from scheduler.dra.pools import NodeView
-from scheduler.dra.rejections import Reason, Rejection
+from scheduler.dra.rejections import Chosen, Reason, Rejection
 from scheduler.dra.reporter import SILENT, Reporter
 from scheduler.dra.requests import Alternative, Plan, first_problem
 from scheduler.dra.results import NewId, assemble, node_selector
@@ -140,6 +140,16 @@ class Allocation:
             if self._reporter.wants_devices:
                 self._reporter.rejected(Rejection(Reason.SEARCH_BUDGET, detail={"steps": str(self.steps)}))
         return self._outcome
+
+    def chosen(self) -> tuple[Chosen, ...]:
+        """What was taken, for explanations; empty unless Allocated."""
+        if not isinstance(self._outcome, Allocated):
+            return ()
+        return tuple(
+            Chosen(claim.key, pick.alternative.name, self._view.devices[pick.position].key)
+            for claim, picks in zip(self._plan.claims, self._outcome.picks, strict=True)
+            for pick in picks
+        )
 
     def results(self, new_id: NewId) -> tuple[AllocationResult, ...]:
         """The allocations per claim; only after Allocated. ``new_id`` makes share ids."""

@@ -36,6 +36,8 @@ class CapacityAnswer:
     effective: tuple[Effective, ...] = ()
     refused: str = ""
     detail: str = ""
+    asked: str = ""
+    total: str = ""
     fatal: str = ""
 
 
@@ -71,7 +73,9 @@ def static_answer(info: DeviceInfo, requests: Mapping[str, Quantity], fractional
         if broken:
             return CapacityAnswer(refused=share.name, detail=broken)
         if share.nano > capacity.nano:
-            return CapacityAnswer(refused=share.name, detail=f"{share.amount} asked, {capacity.value} in total")
+            asked, total = str(share.amount), str(capacity.value)
+            detail = f"{asked} asked, {total} in total"
+            return CapacityAnswer(refused=share.name, detail=detail, asked=asked, total=total)
     return CapacityAnswer(tuple(effective))
 
 

@@ -6,10 +6,11 @@ so a device named by two claims is free only when both have let go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from scheduler.api.meta import revision_of
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from scheduler.dra.amounts import nano
@@ -70,7 +71,25 @@ def holds_of(allocation: AllocationResult | None, consumable_capacity: bool) -> 
     """What an allocation holds; admin access holds nothing. A quantity that does not parse counts as nothing."""
     if allocation is None:
         return ()
-    return tuple(_hold(result, consumable_capacity) for result in allocation.devices.results if not result.adminAccess)
+    holds = [_hold(result, consumable_capacity) for result in allocation.devices.results if not result.adminAccess]
+    return _merged(holds) if any(hold.share_id for hold in holds) else tuple(holds)
+
+
+def _merged(holds: Iterable[Hold]) -> tuple[Hold, ...]:
+    """One hold per share: the API server lets an allocation name a share twice, and it then takes what both take."""
+    merged: list[Hold] = []
+    places: dict[tuple[DeviceKey, str], int] = {}
+    for hold in holds:
+        place = places.get((hold.device, hold.share_id)) if hold.share_id else None
+        if place is None:
+            places[(hold.device, hold.share_id)] = len(merged)
+            merged.append(hold)
+            continue
+        sums = dict(merged[place].consumed)
+        for name, amount in hold.consumed:
+            sums[name] = sums.get(name, 0) + amount
+        merged[place] = hold._replace(consumed=tuple(sums.items()))
+    return tuple(merged)
 
 
 def _hold(result: DeviceRequestAllocationResult, consumable_capacity: bool) -> Hold:
@@ -152,6 +171,12 @@ class Ledger:
         """The allocation being written for this claim, None without one."""
         entry = self._entries.get(uid)
         return None if entry is None else entry.in_flight
+
+    def flights(self) -> Iterator[tuple[str, str, AllocationResult]]:
+        """Every allocation being written: uid and ``namespace/name`` of its claim, and what it takes."""
+        for uid, entry in self._entries.items():
+            if entry.in_flight is not None:
+                yield uid, entry.key, entry.in_flight
 
     def first_allocated_revision(self, uid: str) -> int | None:
         """The revision at which the stored allocation was first seen; None: not allocated, or order unknown."""
@@ -329,8 +354,7 @@ def join_groups(state: GroupState | None, groups: frozenset[str]) -> GroupState:
 
 
 def _revision(claim: ResourceClaim) -> int | None:
-    version = claim.metadata.resourceVersion
-    return int(version) if version.isdecimal() else None
+    return revision_of(claim.metadata.resourceVersion)
 
 
 def _same(one: AllocationResult, other: AllocationResult) -> bool:

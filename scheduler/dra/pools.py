@@ -252,6 +252,15 @@ def _pool(slices: list[SliceInfo], everywhere: Mapping[str, SliceInfo], features
     return _complete_pool(slices, others, devices, features)
 
 
+def newest_generation(everywhere: Mapping[str, SliceInfo], features: Features) -> PoolView | None:
+    """The newest generation of one pool with all its devices, wherever they are; None without a usable slice."""
+    usable = [info for info in everywhere.values() if not skip_cause(info, features)]
+    if not usable:
+        return None
+    newest = max(info.generation for info in usable)
+    return _pool([info for info in usable if info.generation == newest], everywhere, features)
+
+
 def _complete_pool(
     slices: list[SliceInfo],
     others: list[SliceInfo],

@@ -45,3 +45,20 @@ class Rejection:
         subject = str(self.device) if self.device is not None else self.request or self.claim
         facts = ", ".join(f"{name} {value}" for name, value in self.detail.items())
         return f"{subject}: {self.reason.value}" + (f" ({facts})" if facts else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A device that a search took for a request (``name`` or ``name/alternative``) of a claim."""
+
+    claim: str
+    request: str
+    device: DeviceKey
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSearch:
+    """One search, to be explained: why devices were passed over, and which were taken (none: it found no solution)."""
+
+    rejections: tuple[Rejection, ...] = ()
+    chosen: tuple[Chosen, ...] = ()

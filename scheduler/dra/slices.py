@@ -45,6 +45,10 @@ class SliceStore:
         """Every slice, in the order they came."""
         return tuple(self._infos.values())
 
+    def rules(self) -> Iterable[DeviceTaintRule]:
+        """Every taint rule."""
+        return tuple(self._rules.values())
+
     def pool(self, key: PoolKey) -> Iterable[SliceInfo]:
         """Every slice of a pool, whatever its generation or node."""
         return tuple(self._of_pool.get(key, {}).values())

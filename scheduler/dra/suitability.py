@@ -174,7 +174,8 @@ class Suitability:
             return (Reason.SELECTOR_FALSE, {"selector": refusing}) if refusing else (Reason.NOT_ON_NODE, {})
         capacity = self.capacity(alternative, info)
         if capacity.refused:
-            return Reason.CAPACITY_SHORT, {"capacity": capacity.refused, "because": capacity.detail}
+            amounts = {"asked": capacity.asked, "total": capacity.total} if capacity.asked else {}
+            return Reason.CAPACITY_SHORT, {"capacity": capacity.refused, "because": capacity.detail, **amounts}
         missing = self.missing_feature(info)
         if missing:
             return Reason.NOT_SUPPORTED, {"because": missing}

@@ -5,6 +5,8 @@ ClaimError
 ├─ ClaimTakenError      somebody stored another allocation
 ├─ ClaimFreedError      somebody cleared the allocation we counted on
 ├─ ClaimFullError       256 consumers
+├─ ClaimRefusedError    the guard does not let the allocation be stored: somebody has the devices
+├─ ClaimUnguardedError  no guard answered, and without its word nothing is stored
 ├─ ClaimInUseError      cannot be deallocated, others have reserved it
 ├─ ClaimConflictError   it kept changing under us
 └─ ClaimUnknownError    the outcome of the write is unknown
@@ -13,6 +15,7 @@ Texts: kube-scheduler 1.37, DynamicResources PreBind, where it has one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from scheduler.api.resource import RESERVED_FOR_MAX, AllocationResult, ConsumerReference, ResourceClaim
@@ -59,6 +62,24 @@ class ClaimFullError(ClaimError):
         super().__init__(claim, f"claim {claim} is already reserved for {RESERVED_FOR_MAX} consumers", found)
 
 
+class ClaimRefusedError(ClaimError):
+    """The guard refused the allocation: a race lost to the holder it names, or to news of the devices."""
+
+    lost_race = True
+
+    def __init__(self, claim: str, said: str, found: ResourceClaim | None = None) -> None:
+        self.said = said
+        super().__init__(claim, f"the guard refused the allocation of claim {claim}: {said}", found)
+
+
+class ClaimUnguardedError(ClaimError):
+    """The API server could not ask the guard and (failurePolicy Fail) stored nothing. Another try may find it back."""
+
+    def __init__(self, claim: str, said: str, found: ResourceClaim | None = None) -> None:
+        text = f"claim {claim} was not allocated, because no guard answered (its failurePolicy is Fail): {said}"
+        super().__init__(claim, text, found)
+
+
 class ClaimInUseError(ClaimError):
     """The claim cannot be deallocated: others have reserved it."""
 
@@ -74,6 +95,24 @@ class ClaimConflictError(ClaimError):
 
 class ClaimUnknownError(ClaimError):
     """The write may have taken effect, and reading back failed too. Count it as done until the watch tells."""
+
+
+_GUARD = re.compile(r'admission webhook "[^"]*\bguard\.dra-scheduler" denied the request: (.*)', re.DOTALL)
+
+
+_NO_GUARD = re.compile(r'failed calling webhook "[^"]*\bguard\.dra-scheduler": (.*)', re.DOTALL)
+
+
+def guard_absence(message: str) -> str:
+    """Why the API server could not ask the guard, "" when that is not what ``message`` says."""
+    found = _NO_GUARD.search(message)
+    return "" if found is None else found.group(1)
+
+
+def guard_refusal(message: str) -> str:
+    """What the guard said in an API server's refusal, "" when it was not the guard."""
+    found = _GUARD.search(message)
+    return "" if found is None else found.group(1)
 
 
 def same_allocation(left: AllocationResult | None, right: AllocationResult | None) -> bool:

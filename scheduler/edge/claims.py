@@ -18,6 +18,7 @@ import msgspec
 
 from scheduler.api import bodies
 from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, decode
+from scheduler.api.meta import revision_of
 from scheduler.api.resource import (
     FINALIZER,
     RESERVED_FOR_MAX,
@@ -33,8 +34,12 @@ from scheduler.edge.claim_errors import (
     ClaimFullError,
     ClaimGoneError,
     ClaimInUseError,
+    ClaimRefusedError,
     ClaimTakenError,
+    ClaimUnguardedError,
     ClaimUnknownError,
+    guard_absence,
+    guard_refusal,
     same_allocation,
 )
 from scheduler.edge.client import ApiClient, Sleep
@@ -335,6 +340,12 @@ class ClaimWriter:
         try:
             answer = await self._client.call("PATCH", path, write.body, write.content_type)
         except ApiError as error:
+            refusal = guard_refusal(error.message)
+            if refusal:
+                raise ClaimRefusedError(claim.key, refusal, claim) from error
+            absence = guard_absence(error.message)
+            if absence:
+                raise ClaimUnguardedError(claim.key, absence, claim) from error
             error.args = (f"{write.doing} {claim.key}: {error}",)
             raise
         return self._decoded(claim, answer.body)
@@ -376,10 +387,8 @@ class ClaimWriter:
 def _newest(left: ResourceClaim | None, right: ResourceClaim) -> ResourceClaim:
     if left is None:
         return right
-    versions = left.metadata.resourceVersion, right.metadata.resourceVersion
-    if all(version.isdigit() for version in versions) and int(versions[0]) < int(versions[1]):
-        return right
-    return left
+    before, after = revision_of(left.metadata.resourceVersion), revision_of(right.metadata.resourceVersion)
+    return right if before is not None and after is not None and before < after else left
 
 
 def _given_up(now: ResourceClaim, last: ClusterError | None) -> ClaimError:

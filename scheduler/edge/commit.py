@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.api.core import Pod
+from scheduler.api.meta import revision_of
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.config.model import Extender
@@ -384,7 +385,7 @@ class Committer:
         that died between write and verification left them unchecked.
         """
         if written:
-            revision = max(int(claim.metadata.resourceVersion) for claim in written)
+            revision = max(revision_of(claim.metadata.resourceVersion) or 0 for claim in written)
             if not await self.revisions.wait_revision(revision, self.verify_timeout_s):
                 text = f"the claim watch did not reach revision {revision} within {self.verify_timeout_s:g} s"
                 raise _LostError(text + await self._give_back(written, placed.pod))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.api import meta
 from scheduler.api.changes import Change
 from scheduler.api.kinds import Kind
 
 
 def revision_of(text: str) -> int:
     """A resourceVersion as a number; 0 for one that is none."""
-    return int(text) if text.isdigit() else 0
+    return meta.revision_of(text) or 0
 
 
 def missed_changes(

@@ -65,6 +65,8 @@ class Election:
         self.settings = settings
         self.state: State = "standby"
         self.lost_reason = ""
+        self.handed_over = False
+        """True when the Lease that we took had been given back; False when it had run out or there was none."""
         self._lease: Lease | None = None
         self._seen_at_s = 0.0
         self._renewed_at_s = float("-inf")
@@ -112,6 +114,7 @@ class Election:
             return LeaseWrite(self._spec(spec.acquireTime or micro_now, micro_now, spec.leaseTransitions), self._lease)
         if spec.holderIdentity and now_s < self._seen_at_s + spec.leaseDurationSeconds:
             return None
+        self.handed_over = not spec.holderIdentity
         return LeaseWrite(self._spec(micro_now, micro_now, spec.leaseTransitions + 1), self._lease)
 
     def written(self, lease: Lease, sent_at_s: float, now_s: float) -> None:

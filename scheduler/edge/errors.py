@@ -21,6 +21,7 @@ import re
 
 import msgspec
 
+from scheduler.api.deep import decode_deep
 from scheduler.errors import ClusterError
 
 BINDING_CHECK = "resourceclaims/binding"
@@ -151,7 +152,7 @@ def missing_rule(message: str) -> str:
 def decode_status(body: bytes | msgspec.Raw) -> Status:
     """The Status in ``body``; one made of the text itself when it is not JSON."""
     try:
-        return _STATUS.decode(body)
+        return decode_deep(_STATUS, body)
     except msgspec.DecodeError:
         return Status(message=bytes(body[:500]).decode("utf-8", "replace").strip())
 
@@ -169,7 +170,8 @@ def error_for(status: int, said: Status, call: str = "", retry_after: str = "") 
         kind = Forbidden
     error = kind(status, said.reason, said.message, said.details, call)
     if isinstance(error, TooManyRequests | ServerError):
-        wait_s = float(retry_after) if retry_after.isdigit() else float(error.details.retryAfterSeconds)
+        plain = retry_after.isascii() and retry_after.isdigit()
+        wait_s = float(retry_after) if plain else float(error.details.retryAfterSeconds)
         if wait_s > 0:
             error.retry_after_s = wait_s
     return error

@@ -44,6 +44,7 @@ class GroupCycles:
     ) -> None:
         self._loop, self._conditions, self._measure = loop, conditions, measure
         self._gang_profiles: dict[str, Profile] = {}
+        self.attempts: Callable[..., GroupAttempt] = GroupAttempt
 
     async def serve(self, queued: QueuedPod, profile: Profile, pod: Pod) -> bool:
         """Decide the Pod's whole group; False when it has none that is known: then it is decided alone."""
@@ -110,7 +111,7 @@ class GroupCycles:
             if profile.name not in self._gang_profiles:
                 self._gang_profiles[profile.name] = gang_profile(profile)
             profile = self._gang_profiles[profile.name]
-        attempt = GroupAttempt(profile, group, pods, loop.state, now=started, rotation=loop.rotation(profile.name))
+        attempt = self.attempts(profile, group, pods, loop.state, now=started, rotation=loop.rotation(profile.name))
         try:
             while True:
                 outcome = attempt.step(loop.step_budget)

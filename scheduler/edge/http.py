@@ -1,6 +1,6 @@
 """The secure port: /livez, /readyz, /healthz for anybody, /metrics and /configz for who may.
 
-From this machine (loopback) no token is needed; everybody else is checked through ``Authorizer``. Source:
+Everybody is checked through ``Authorizer``; a server may be told to trust this machine (loopback). Source:
 kube-scheduler 1.37 endpoints (spec 11.4), the text format of the API server's health checks.
 """
 
@@ -24,6 +24,8 @@ PORT = 10259
 ALWAYS_ALLOWED = ("/healthz", "/readyz", "/livez")
 RELOAD_S = 60.0
 
+Mount = Callable[[web.Application], None]
+"""Adds routes that look after themselves: who may read them, they decide (``edge.questions``, ``edge.dashboard``)."""
 Check = Callable[[], str]
 """A health check: "" when all is well, else the reason in a few words."""
 
@@ -46,7 +48,7 @@ class HealthServer:
     ``checks`` per endpoint ("livez", "readyz", "healthz"): name to check, in the order they are listed. ``metrics``
     renders text and content type, ``pod_resources`` those of /metrics/resources. ``pages``: /statusz and /flagz, with
     ``debugging`` /debug/flags/v too. ``always_allowed``: paths for everybody. ``authorizer`` None: only loopback may
-    read. ``certificate`` None: plain HTTP.
+    read. ``certificate`` None: plain HTTP. ``mounts`` add further routes.
     """
 
     def __init__(
@@ -63,14 +65,17 @@ class HealthServer:
         pages: DebugPages | None = None,
         debugging: bool = False,
         always_allowed: Sequence[str] = ALWAYS_ALLOWED,
+        trust_loopback: bool = True,
         reuse_port: bool = False,
+        mounts: Sequence[Mount] = (),
         on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._checks, self._metrics = checks, metrics
         self._host, self._port, self._certificate = host, port, certificate
         self._authorizer, self._configuration, self._on_trouble = authorizer, configuration, on_trouble
         self._pod_resources, self._pages, self._debugging = pod_resources, pages, debugging
-        self._always_allowed, self._reuse_port = tuple(always_allowed), reuse_port
+        self._always_allowed, self._reuse_port, self._mounts = tuple(always_allowed), reuse_port, tuple(mounts)
+        self._trust_loopback = trust_loopback
         self._slis = HealthSlis()
         self._runner: web.AppRunner | None = None
         self._reloader: asyncio.Task[None] | None = None
@@ -91,6 +96,8 @@ class HealthServer:
             app.router.add_get("/flagz", self._serve_page)
             if self._debugging:
                 app.router.add_route("*", "/debug/flags/v", self._serve_page)
+        for mount in self._mounts:
+            mount(app)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         context = self._certificate.context if self._certificate is not None else None
@@ -133,7 +140,7 @@ class HealthServer:
                 return web.Response(status=404, text="404 page not found\n")
             checks = {single: checks[single]}
         excluded = set(request.query.getall("exclude", []))
-        near, failed, lines = _near(request), False, []
+        near, failed, lines = self._trusted(request), False, []
         for name, check in checks.items():
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
@@ -194,7 +201,7 @@ class HealthServer:
 
     async def _refusal(self, request: web.Request) -> web.Response | None:
         """None for who may read, else the answer for who may not."""
-        if _near(request) or self._open_to_all(request.path):
+        if self._trusted(request) or self._open_to_all(request.path):
             return None
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         verdict: Verdict = "unauthenticated"
@@ -207,6 +214,10 @@ class HealthServer:
         if verdict == "forbidden":
             return web.Response(status=403, text=f"forbidden: {request.path}\n")
         return web.Response(status=503, text="the API server could not be asked\n")
+
+    def _trusted(self, request: web.Request) -> bool:
+        """Port-forwards arrive from loopback, too: only who asked for it lets this machine in without a token."""
+        return self._trust_loopback and _near(request)
 
     def _open_to_all(self, path: str) -> bool:
         """A path ending in ``*`` stands for all that begin like it."""

@@ -163,6 +163,11 @@ class LeaderElector:
         return self._election.holder
 
     @property
+    def handed_over(self) -> bool:
+        """True when the Lease that we took had been given back; False when it had run out or there was none."""
+        return self._election.handed_over
+
+    @property
     def leading(self) -> bool:
         """True while writes may be sent."""
         return self._election.may_write(self._clock())

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import Kind
+from scheduler.api.meta import revision_of
 from scheduler.edge.client import ApiClient
 from scheduler.edge.errors import AnswerLost, Gone
 
@@ -62,11 +64,10 @@ class Lister:
                 query["continue"] = token
             answer = await self._client.call("GET", self._path, query=query, timeout_s=LIST_TIMEOUT_S)
             try:
-                page = _PAGE.decode(answer.body)
+                page = decode_deep(_PAGE, answer.body)
             except msgspec.DecodeError as error:
                 raise AnswerLost(f"GET {self._path}: the answer is no list: {error}") from error
             items.extend(page.items or ())
             token = page.metadata.continue_
             if not token:
-                version = page.metadata.resourceVersion
-                return items, int(version) if version.isdigit() else 0
+                return items, revision_of(page.metadata.resourceVersion) or 0

@@ -76,7 +76,8 @@ class SchedulingLoop:
 
     ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called once per turn, proof that
     the loop is alive. ``why_gated``: asks a Pod's PreEnqueue plugins again. ``verify_caches``: recompute every derived
-    number after each turn (tests).
+    number after each turn (tests). ``attempts`` makes an Attempt, or a recorder's kind of one; ``on_reserved`` is told
+    of every decision once it is counted, before anything is written.
     """
 
     def __init__(
@@ -109,6 +110,8 @@ class SchedulingLoop:
         self._commit_of: dict[str, asyncio.Task[None]] = {}
         self._rotations = {name: Rotation() for name in profiles}
         self.groups: Groups | None = None
+        self.attempts: Callable[..., Attempt] = Attempt
+        self.on_reserved: Callable[[QueuedPod, Placed, Sequence[Promise]], None] = lambda queued, placed, promised: None
         self._running = self._stopping = False
         self._gated: dict[str, tuple[Status, float]] = {}
         self._gate_look_due = 0.0
@@ -312,7 +315,7 @@ class SchedulingLoop:
         return self._rotations[profile_name]
 
     async def _decide(self, profile: Profile, pod: Pod, now: float) -> Decision:
-        attempt = Attempt(profile, pod, self.state, now=now, rotation=self._rotations[profile.name])
+        attempt = self.attempts(profile, pod, self.state, now=now, rotation=self._rotations[profile.name])
         while True:
             outcome = attempt.step(self.step_budget)
             if isinstance(outcome, Need):
@@ -355,6 +358,7 @@ class SchedulingLoop:
         if permitted is not None:
             self.waiting_pods.add(permitted)
         promised = self.state.devices.promised(placed.pod)
+        self.on_reserved(queued, placed, promised)
         task = asyncio.get_running_loop().create_task(self._commit(queued, placed, promised, permitted, started))
         self._commits.add(task)
         self._commit_of[placed.pod.uid] = task

@@ -321,6 +321,7 @@ class Metrics:
             exponential(0.001, 2, 15),
         )
         self.loop_age = self._gauge("dra_scheduler_loop_beat_age_seconds", "Seconds since the loop last turned.")
+        self.tasks = self._gauge("dra_scheduler_tasks", "Tasks of the event loop: watches, writers, Pods being bound.")
         self.plugin_errors = self._counter(
             "dra_scheduler_plugin_errors_total", "Attempts that a plugin's failure cost.", "plugin", "extension_point"
         )

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from scheduler.api.changes import Change
+from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import DecodeError, Kind, decode
 from scheduler.api.meta import ObjectMeta
 from scheduler.edge.backoff import Backoff
@@ -132,6 +133,7 @@ class Reflector:
         self._backoff = Backoff(self._rng)
         # A refused connection costs the server nothing: ask often, so that its return is noticed soon.
         self._refused_backoff = Backoff(self._rng, max_s=REFUSED_PAUSE_MAX_S)
+        self._told: dict[str, tuple[str, str]] = {}  # key of an undecodable object → uid and problem that were told
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
         self._events_at_gap = -1
@@ -193,7 +195,7 @@ class Reflector:
             except DecodeError as error:
                 key = self._key_of_bad(raw)
                 bad.add(key)
-                self._report_bad(key, error, kept=key in self.store)
+                self._report_bad(key, self._uid_of_bad(raw), error, kept=key in self.store)
                 continue
             objects[decoded.metadata.key] = decoded
         return objects, bad, revision
@@ -237,12 +239,13 @@ class Reflector:
         """What changed between the copy and a complete LIST: deletions first. Updates the copy."""
         gone = dict(self.store)
         changes: list[Change] = []
+        told, self._told = self._told, {}  # whatever is not in the LIST any more is forgotten
         for raw in items:
             try:
                 # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
                 new = decode(self.kind, bytes(raw))
             except DecodeError as error:
-                self._keep_if_same(raw, error, gone)
+                self._keep_if_same(raw, error, gone, told)
                 continue
             meta = new.metadata
             key, old = meta.key, self.store.get(meta.key)
@@ -260,14 +263,18 @@ class Reflector:
             self.store[change.new.metadata.key] = change.new
         return deletions + changes
 
-    def _keep_if_same(self, raw: msgspec.Raw, error: DecodeError, gone: dict[str, Any]) -> None:
+    def _keep_if_same(
+        self, raw: msgspec.Raw, error: DecodeError, gone: dict[str, Any], told: dict[str, tuple[str, str]]
+    ) -> None:
         meta = self._meta_of_bad(raw)
         key = meta.key if meta else ""
+        if key in told:
+            self._told[key] = told[key]
         known = self.store.get(key)
         kept = known is not None and meta is not None and known.metadata.uid == meta.uid
         if kept:
             gone.pop(key, None)
-        self._report_bad(key, error, kept)
+        self._report_bad(key, meta.uid if meta else "", error, kept)
 
     async def _unserved(self, error: NotFound) -> None:
         if self._optional:
@@ -349,6 +356,7 @@ class Reflector:
         key = meta.key
         old = self.store.get(key)
         if kind == "DELETED":
+            self._told.pop(key, None)
             if old is not None and old.metadata.uid == meta.uid:
                 del self.store[key]
                 batch.append(Change(self.kind, old, None, revision))
@@ -364,8 +372,9 @@ class Reflector:
             try:
                 new = decode(self.kind, new)
             except DecodeError as error:
-                self._report_bad(key, error, kept=old is not None)
+                self._report_bad(key, meta.uid, error, kept=old is not None)
                 return revision
+        self._told.pop(key, None)
         self.store[key] = new
         batch.append(Change(self.kind, old, new, revision))
         return revision
@@ -373,18 +382,18 @@ class Reflector:
     def _read(self, line: bytes) -> _Seen:
         """One line in one pass; what does not fit at once is looked at piece by piece."""
         try:
-            whole = self._whole.decode(line)
+            whole = decode_deep(self._whole, line)
             if whole.type != "ERROR":
                 found = whole.object if self.kind.wire is None else whole.object.v1()
                 return _Seen(whole.type, found.metadata, found)
         except (msgspec.DecodeError, DecodeError):
             pass
         try:
-            event = _EVENT.decode(line)
+            event = decode_deep(_EVENT, line)
             if event.type == "ERROR":
                 status = decode_status(event.object)
                 raise error_for(status.code or 500, status, f"GET {self._path} (watch)")
-            return _Seen(event.type, _META.decode(event.object).metadata, event.object)
+            return _Seen(event.type, decode_deep(_META, event.object).metadata, event.object)
         except msgspec.DecodeError as error:
             # It may have been any change: only a comparison with a LIST can tell.
             raise _StartOverError(f"unreadable watch event: {error}") from error
@@ -410,7 +419,7 @@ class Reflector:
 
     def _meta_of_bad(self, raw: msgspec.Raw) -> ObjectMeta | None:
         try:
-            return _META.decode(raw).metadata
+            return decode_deep(_META, raw).metadata
         except msgspec.DecodeError:
             return None
 
@@ -418,7 +427,15 @@ class Reflector:
         meta = self._meta_of_bad(raw)
         return meta.key if meta else ""
 
-    def _report_bad(self, key: str, error: DecodeError, kept: bool) -> None:
+    def _uid_of_bad(self, raw: msgspec.Raw) -> str:
+        meta = self._meta_of_bad(raw)
+        return meta.uid if meta else ""
+
+    def _report_bad(self, key: str, uid: str, error: DecodeError, kept: bool) -> None:
+        """Once for an object and its problem, however often it is shown or listed again."""
+        if self._told.get(key) == (uid, str(error)):
+            return
+        self._told[key] = (uid, str(error))
         self._on_bad_object(BadObject(self.kind, key, str(error), kept))
 
 

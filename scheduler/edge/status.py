@@ -17,7 +17,7 @@ import msgspec
 from scheduler.api.bodies import STRATEGIC_MERGE_PATCH, pod_condition_patch, pod_nomination_patch
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD
-from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.api.meta import Condition, ObjectMeta, revision_of
 from scheduler.edge.backoff import Backoff
 from scheduler.edge.client import RETRY_FACTOR, RETRY_FIRST_S, RETRY_JITTER, TRIES_MAX, ApiClient, Sleep
 from scheduler.edge.errors import (
@@ -255,4 +255,4 @@ class StatusWriter:
 
 
 def _version(meta: ObjectMeta) -> int:
-    return int(meta.resourceVersion) if meta.resourceVersion.isdigit() else 0
+    return revision_of(meta.resourceVersion) or 0

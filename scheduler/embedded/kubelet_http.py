@@ -65,7 +65,8 @@ class KubeletHttp:
                 text = await answer.text()
         except _LOST as error:
             raise UnavailableError(f"{method} {path}: {error!r}") from error
-        if answer.status in (404, 409):
+        # The API server answers 422 where the uid in the body is not that of the Pod which has the name now.
+        if answer.status in (404, 409) or (answer.status == 422 and "metadata.uid" in text):
             raise GoneError(f"{method} {path}: {answer.status} {text[:300]}")
         if answer.status == 429 or answer.status >= 500:
             raise UnavailableError(f"{method} {path}: {answer.status} {text[:300]}")

@@ -4,47 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 import msgspec
 
-from scheduler.api.core import Node, Pod
-from scheduler.api.resource import ALL, ResourceClaim, ResourceClaimStatus, ResourceSlice
-from scheduler.api.taints import Taint, Toleration, first_untolerated
+from scheduler.api.core import Pod
+from scheduler.api.resource import ALL, ResourceClaim, ResourceClaimStatus
 from scheduler.explain import edits
+from scheduler.explain.candidate import Candidate
+from scheduler.explain.candidates_pod import (
+    ended_pods,
+    held_back_changes,
+    opened_nodes,
+    parse_taint,
+    pod_changes,
+    toleration,
+)
 from scheduler.explain.facts import DeviceGroup, Explanation
+from scheduler.explain.holders import use_words
 from scheduler.explain.trees import find_request
 from scheduler.state.cluster import ClusterState
 
-_FEWER_MAX, _HOLDERS_MAX, _PODS_MAX, _NODES_MAX = 8, 12, 12, 4
+_FEWER_MAX, _HOLDERS_MAX, _NODES_MAX = 8, 12, 4
 _SELECTOR = re.compile(r"^request selector #(\d+): ")
 _FAILED = re.compile(r"claim \S+: selector #(\d+)")
-_FIT = {"NodeResourcesFit", "NodePorts", "DynamicResources"}
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A change to try. ``family``: of changes with the same one only the first that helps is told.
+def candidates(pod: Pod, state: ClusterState, found: Explanation, now: float) -> Iterator[Candidate]:
+    """In the order they should be tried. The state may change and change back between two of them.
 
-    ``claims``: (claim, what takes its place); ``pod``: what takes the waiting Pod's place; ``gone``: uids of Pods that
-    end; ``nodes`` and ``slices`` that come. ``only_node``: it counts only when the Pod goes there.
+    ``now``: Unix seconds, for how long a claim has been in the way.
     """
-
-    change: str
-    subject: str
-    text: str
-    family: tuple[str, str]
-    claims: tuple[tuple[ResourceClaim, ResourceClaim], ...] = ()
-    pod: Pod | None = None
-    gone: tuple[str, ...] = ()
-    nodes: tuple[Node, ...] = ()
-    slices: tuple[ResourceSlice, ...] = ()
-    only_node: str = ""
-
-
-def candidates(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Candidate]:
-    """In the order they should be tried. The state may change and change back between two of them."""
+    if found.phase == "held back":
+        yield from held_back_changes(pod, state)
+        return
     open_claims = {claim.key: claim for claim in state.devices.claims_of(pod) if claim.status.allocation is None}
     refused = list(_refused(found, open_claims))
     for claim in open_claims.values():
@@ -52,11 +45,12 @@ def candidates(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Ca
     for claim, request, group in refused:
         yield from _request_changes(claim, request, group)
     for claim in open_claims.values():
-        yield from _fewer(claim)
+        yield from _fewer(claim, found)
     yield from _constraints(refused)
-    yield from _pod_changes(pod, state, found)
-    yield from _ended_claims(found, state, open_claims)
-    yield from _ended_pods(pod, state, found)
+    yield from pod_changes(pod, found)
+    yield from opened_nodes(state, found)
+    yield from _ended_claims(found, state, open_claims, now)
+    yield from ended_pods(pod, state, found)
     yield from _more_nodes(state, found)
 
 
@@ -103,11 +97,24 @@ def _request_changes(claim: ResourceClaim, request: str, group: DeviceGroup) -> 
         subject = f"{claim.key} {request} #{number}"
         yield _one("drop selector", subject, text, claim, edits.without_selector(claim, request, number))
     if group.reason == "tainted":
-        taint = _taint(group.detail.get("taint", ""))
+        taint = parse_taint(group.detail.get("taint", ""))
         text = f"tolerate device taint {group.detail.get('taint', '')} in {where}"
         subject = f"{claim.key} {request} {group.detail.get('taint', '')}"
-        tolerating = edits.with_device_toleration(claim, request, _toleration(taint))
+        tolerating = edits.with_device_toleration(claim, request, toleration(taint))
         yield _one("tolerate device taint", subject, text, claim, tolerating)
+
+    if group.reason == "capacity short by":
+        yield from _less_capacity(claim, request, group, where)
+
+
+def _less_capacity(claim: ResourceClaim, request: str, group: DeviceGroup, where: str) -> Iterator[Candidate]:
+    """As much as this device has left."""
+    name, there = group.detail.get("capacity", ""), group.detail.get("free", group.detail.get("total", ""))
+    if "asked" in group.detail and there not in ("", "0"):
+        text = f"ask for {there} instead of {group.detail['asked']} of capacity {name} in {where}"
+        less = edits.with_capacity(claim, request, name, there)
+        family = ("less capacity", f"{claim.key} {request} {name}")
+        yield Candidate("less capacity", f"{family[1]} {there}", text, family, claims=((claim, less),))
 
 
 def _guarded(claim: ResourceClaim, request: str, group: DeviceGroup, where: str) -> Iterator[Candidate]:
@@ -126,16 +133,30 @@ def _selector_number(group: DeviceGroup) -> int | None:
     return int(match[1]) if match else None
 
 
-def _fewer(claim: ResourceClaim) -> Iterator[Candidate]:
+def _fewer(claim: ResourceClaim, found: Explanation) -> Iterator[Candidate]:
     for request in claim.spec.devices.requests:
         asked = request.exactly
-        if asked is None or asked.allocationMode == ALL:
+        if asked is None:
+            continue
+        subject = f"{claim.key} {request.name}"
+        where = f"in request {request.name} of claim {claim.key}"
+        if asked.allocationMode == ALL:
+            for count in range(_would_do(found, claim.key, request.name), 0, -1)[:_FEWER_MAX]:
+                text = f"ask for {count} instead of all devices {where}"
+                fewer = edits.with_exact_count(claim, request.name, count)
+                change = ((claim, fewer),)
+                yield Candidate("fewer devices", f"{subject} {count}", text, ("fewer", subject), claims=change)
             continue
         for count in range(asked.count - 1, max(0, asked.count - 1 - _FEWER_MAX), -1):
-            text = f"ask for {count} instead of {asked.count} devices in request {request.name} of claim {claim.key}"
+            text = f"ask for {count} instead of {asked.count} devices {where}"
             fewer = edits.with_count(claim, request.name, count)
-            subject = f"{claim.key} {request.name}"
             yield Candidate("fewer devices", f"{subject} {count}", text, ("fewer", subject), claims=((claim, fewer),))
+
+
+def _would_do(found: Explanation, claim: str, request: str) -> int:
+    """The most devices of one node that nothing refuses."""
+    reports = (report for group in found.nodes for report in group.claims if report.claim == claim)
+    return max((one.left for report in reports for one in report.requests if one.request == request), default=0)
 
 
 def _constraints(refused: list[_Refused]) -> Iterator[Candidate]:
@@ -150,46 +171,9 @@ def _constraints(refused: list[_Refused]) -> Iterator[Candidate]:
                 yield _one("drop constraint", subject, text, claim, edits.without_constraint(claim, number))
 
 
-def _pod_changes(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Candidate]:
-    plugins = {verdict.plugin for group in found.nodes for verdict in group.verdicts}
-    if "TaintToleration" in plugins:
-        for taint in _node_taints(pod, state, found):
-            shown = f"{taint.key}={taint.value}:{taint.effect}"
-            tolerant = edits.with_pod_toleration(pod, _toleration(taint))
-            text = f"let the Pod tolerate node taint {shown}"
-            yield Candidate("tolerate node taint", shown, text, ("tolerate node taint", shown), pod=tolerant)
-    if "NodeAffinity" in plugins or "NodeAffinity" in found.culprit:
-        for key, value in (pod.spec.nodeSelector or {}).items():
-            text = f"drop {key}={value} from the Pod's nodeSelector"
-            yield Candidate(
-                "drop node label", key, text, ("drop node label", key), pod=edits.without_node_label(pod, key)
-            )
-
-
-def _node_taints(pod: Pod, state: ClusterState, found: Explanation) -> list[Taint]:
-    """Taints that keep the Pod away, without those that the cluster itself sets on nodes in trouble."""
-    taints: dict[tuple[str, str, str], Taint] = {}
-    for group in found.nodes:
-        row = state.nodes.row_of(group.nodes[0])
-        if row is None or not any(verdict.plugin == "TaintToleration" for verdict in group.verdicts):
-            continue
-        taint = first_untolerated(state.nodes.node(row).spec.taints, pod.spec.tolerations)
-        if taint is not None and not taint.key.startswith("node.kubernetes.io/"):
-            taints.setdefault((taint.key, taint.value, taint.effect), taint)
-    return list(taints.values())
-
-
-def _taint(text: str) -> Taint:
-    rest, _, effect = text.rpartition(":")
-    key, _, value = rest.partition("=")
-    return Taint(key=key, value=value, effect=effect)
-
-
-def _toleration(taint: Taint) -> Toleration:
-    return Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
-
-
-def _ended_claims(found: Explanation, state: ClusterState, own: dict[str, ResourceClaim]) -> Iterator[Candidate]:
+def _ended_claims(
+    found: Explanation, state: ClusterState, own: dict[str, ResourceClaim], now: float
+) -> Iterator[Candidate]:
     """The claims that hold what is wanted, those with the most devices first."""
     counts: dict[str, int] = {}
     for group in found.nodes:
@@ -203,29 +187,12 @@ def _ended_claims(found: Explanation, state: ClusterState, own: dict[str, Resour
             continue
         tried += 1
         users = [state.pods[user.uid] for user in claim.consumers if user.uid in state.pods]
-        shown = f" (pod {', '.join(user.key for user in users[:2])})" if users else ""
+        use = found.users.get(key)
+        shown = f" ({use_words(use, now)})" if use is not None else ""
         freed = msgspec.structs.replace(claim, status=ResourceClaimStatus())
         text = f"it fits when claim {key}{shown} ends"
         gone = tuple(user.uid for user in users)
         yield Candidate("claim ends", key, text, ("claim ends", key), claims=((claim, freed),), gone=gone)
-
-
-def _ended_pods(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Candidate]:
-    """Pods on nodes that lack nothing but room."""
-    tried = 0
-    for group in found.nodes:
-        plugins = {verdict.plugin for verdict in group.verdicts}
-        if not plugins or plugins - _FIT or "NodeResourcesFit" not in plugins:
-            continue
-        for name in group.nodes:
-            row = state.nodes.row_of(name)
-            for info in () if row is None else tuple(state.nodes.pods(row)):
-                if tried >= _PODS_MAX:
-                    return
-                if info.uid != pod.uid and info.pod.spec.nodeName:
-                    tried += 1
-                    text = f"it fits when pod {info.pod.key} on node {name} ends"
-                    yield Candidate("pod ends", info.pod.key, text, ("pod ends", name), gone=(info.uid,))
 
 
 def _more_nodes(state: ClusterState, found: Explanation) -> Iterator[Candidate]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from scheduler.api.core import Pod
 from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
-from scheduler.cycle.decision import Placed
 from scheduler.errors import SchedulerError
-from scheduler.explain.candidates import Candidate, candidates
+from scheduler.explain.candidate import Candidate
+from scheduler.explain.candidates import candidates
 from scheduler.explain.facts import Explanation, Hint
-from scheduler.explain.pods import attempt
+from scheduler.explain.groups import node_steps
 from scheduler.framework.profile import Profile
+from scheduler.framework.runner import call
+from scheduler.framework.status import Code
 from scheduler.state.cluster import ClusterState
 from scheduler.state.trial import Trial
 
@@ -27,35 +29,54 @@ def find_hints(
     found: Explanation,
     may_go_on: Callable[[], bool] = lambda: True,
 ) -> bool:
-    """Fill ``found.hints``; False when it was stopped before everything was tried.
+    """``hint_steps`` in one go, or until ``may_go_on``, asked before each step, says no; then False."""
+    steps = hint_steps(profile, pod, state, now, found)
+    while may_go_on():
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return bool(stop.value)
+    steps.close()
+    return False
 
-    ``state`` must be one's own: each change is made in it, one attempt decides, and the change is taken back.
-    ``may_go_on`` is asked before each try. Cost: one attempt per try, ``TRIES_MAX`` at most.
+
+def hint_steps(
+    profile: Profile, pod: Pod, state: ClusterState, now: float, found: Explanation
+) -> Generator[None, None, bool]:
+    """Fill ``found.hints`` one by one, in slices of some milliseconds; False when more could be tried.
+
+    ``state`` must be one's own: each change is made in it, one attempt decides, and the change is taken back, also when
+    the generator is closed. Cost: one attempt per try, ``TRIES_MAX`` at most.
     """
     done: set[tuple[str, str]] = set()
     tries = 0
-    for candidate in candidates(pod, state, found):
+    for candidate in candidates(pod, state, found, now):
         if candidate.family in done:
             continue
-        if tries >= TRIES_MAX or len(found.hints) >= HINTS_MAX or not may_go_on():
+        if tries >= TRIES_MAX or len(found.hints) >= HINTS_MAX:
             return False
         tries += 1
-        node = placed_with(profile, pod, state, now, candidate)
+        yield
+        node = yield from _placed_with(profile, pod, state, now, candidate)
         if node and (not candidate.only_node or node == candidate.only_node):
             done.add(candidate.family)
             found.hints.append(Hint(candidate.change, candidate.subject, node, candidate.text))
     return True
 
 
-def placed_with(profile: Profile, pod: Pod, state: ClusterState, now: float, candidate: Candidate) -> str:
+def _placed_with(
+    profile: Profile, pod: Pod, state: ClusterState, now: float, candidate: Candidate
+) -> Generator[None, None, str]:
     """The node that the Pod would get after the change, "" for none. The state is as before afterwards."""
+    gates = profile.pre_enqueue
     with Trial(state) as trial:
         changed = _apply(trial, pod, state, candidate)
         try:
-            decision = attempt(profile, changed, state, now)
+            if any(call(gate, "PreEnqueue", gate.pre_enqueue, changed).code is not Code.SUCCESS for gate in gates):
+                return ""
+            return (yield from node_steps(profile, changed, state, now))
         except SchedulerError:
             return ""
-    return decision.node if isinstance(decision, Placed) else ""
 
 
 def _apply(trial: Trial, pod: Pod, state: ClusterState, candidate: Candidate) -> Pod:
@@ -63,6 +84,8 @@ def _apply(trial: Trial, pod: Pod, state: ClusterState, candidate: Candidate) ->
         trial.put(RESOURCE_CLAIM, claim, replacement)
     for gone in _gone_pods(state, candidate):
         trial.remove(POD, gone)
+    for node, changed in candidate.replaced:
+        trial.put(NODE, node, changed)
     for node in candidate.nodes:
         trial.put(NODE, None, node)
     for given in candidate.slices:

@@ -25,14 +25,18 @@ def _use(claim: ResourceClaim, state: ClusterState) -> ClaimUse:
             use.gone.append(f"{claim.metadata.namespace}/{user.name}")
         else:
             use.pods.append(pod.key)
+            if pod.spec.schedulerName not in use.schedulers:
+                use.schedulers.append(pod.spec.schedulerName)
     return use
 
 
-def use_words(use: ClaimUse, now: float) -> str:
-    """``pod default/x, for 3h``. ``now``: Unix seconds."""
+def use_words(use: ClaimUse, now: float, scheduler: str = "") -> str:
+    """``pod default/x, for 3h``. ``now``: Unix seconds; ``scheduler``: others than this are named."""
     users = [*use.pods, *(f"{name}, which is gone" for name in use.gone)]
     since = age(use.since, now)
-    return ", ".join(part for part in (_users(users), f"for {since}" if since else "") if part)
+    others = [name for name in use.schedulers if scheduler and name != scheduler]
+    placed_by = f"scheduled by {', '.join(others)}" if others else ""
+    return ", ".join(part for part in (_users(users), placed_by, f"for {since}" if since else "") if part)
 
 
 def _users(users: Sequence[str]) -> str:

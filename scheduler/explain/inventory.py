@@ -3,76 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from scheduler.api.resource import ResourceClaim
 from scheduler.api.taints import NO_EXECUTE, NO_SCHEDULE
 from scheduler.dra.amounts import amount_text
-from scheduler.dra.claims import parse_time
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey, SliceInfo
-from scheduler.explain.holders import duration
+from scheduler.explain.attempts import ended
+from scheduler.explain.inventory_claims import note_claims
+from scheduler.explain.inventory_facts import ClaimNote, Inventory, Line
 from scheduler.state.cluster import ClusterState
 
-GROUPINGS = ("driver", "model", "pool", "node")
-LONG_WAIT_S = 300.0
+__all__ = ["ClaimNote", "Inventory", "Line", "inventory_steps", "take_inventory"]
+
+GROUPINGS = ("driver", "model", "pool", "node", "device")
+STATES = ("free", "used", "shared", "tainted", "blocked")
+"""How a device stands; each is in one of them, but a shared one with room left is free as well."""
 ANYWHERE = "(any node)"
+DEVICES_PER_STEP = 200
 # Attributes that tell what kind of device it is, by the names drivers use; the first one wins.
 _MODEL_NAMES = ("productName", "model", "type", "family")
-
-
-@dataclass(slots=True)
-class Line:
-    """Devices counted together. ``used``: given to a claim as a whole; ``shared``: given in part.
-
-    ``tainted``: not used, but kept from requests without toleration; ``free``: what a request could get now, counters
-    regarded. ``largest``: the most devices that one request for them could get on one node now. ``fragmentation``:
-    the part of the free devices that such a request cannot reach. ``remainder``: what is left of the capacities of
-    devices that may be shared.
-    """
-
-    driver: str = ""
-    model: str = ""
-    pool: str = ""
-    node: str = ""
-    total: int = 0
-    used: int = 0
-    shared: int = 0
-    tainted: int = 0
-    free: int = 0
-    largest: int = 0
-    fragmentation: float = 0.0
-    remainder: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class ClaimNote:
-    """A claim worth a look: ``because`` says why, ``devices`` what it holds."""
-
-    claim: str
-    because: str
-    devices: list[str] = field(default_factory=list)
-    age_s: float | None = None
-
-
-@dataclass(slots=True)
-class Inventory:
-    """``leaked``: reserved for Pods that do not exist; ``waiting``: without devices for long; ``lost``: holding devices
-    that no driver publishes; ``pools``: those that cannot be used, and why; ``namespaces``: devices by driver.
-    """
-
-    lines: list[Line] = field(default_factory=list)
-    leaked: list[ClaimNote] = field(default_factory=list)
-    waiting: list[ClaimNote] = field(default_factory=list)
-    lost: list[ClaimNote] = field(default_factory=list)
-    pools: dict[str, str] = field(default_factory=dict)
-    namespaces: dict[str, dict[str, int]] = field(default_factory=dict)
-    caveats: list[str] = field(default_factory=list)
-
-    @property
-    def troubled(self) -> bool:
-        """Whether anything needs somebody's attention."""
-        return bool(self.leaked or self.lost or self.pools)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +35,26 @@ class _Counted:
     used: bool
     shared: bool
     tainted: bool
-    free: bool
+    blocked: bool
     charge: tuple[tuple[tuple[str, str], int], ...]
+
+    @property
+    def free(self) -> bool:
+        return not (self.used or self.tainted or self.blocked)
 
 
 def take_inventory(state: ClusterState, by: str, now: float, *, pods_known: bool = True) -> Inventory:
-    """Count everything. ``by``: one of GROUPINGS; ``now``: Unix seconds; without ``pods_known`` no claim is leaked.
+    """``inventory_steps`` in one go."""
+    return ended(inventory_steps(state, by, now, pods_known=pods_known))
 
-    Cost: O(devices and claims).
+
+def inventory_steps(
+    state: ClusterState, by: str, now: float, *, pods_known: bool = True
+) -> Generator[None, None, Inventory]:
+    """Count everything, in slices of some milliseconds. Reads only: ``state`` may be a running scheduler's.
+
+    A state that moves between the steps is counted partly before and partly after; nothing breaks. ``by``: one of
+    GROUPINGS; ``now``: Unix seconds; without ``pods_known`` no claim is leaked. Cost: O(devices and claims).
     """
     found = Inventory()
     counted: list[_Counted] = []
@@ -100,15 +62,23 @@ def take_inventory(state: ClusterState, by: str, now: float, *, pods_known: bool
     pools: dict[PoolKey, list[SliceInfo]] = {}
     for info in state.devices.slices.infos():
         pools.setdefault(info.key, []).append(info)
+    seen = 0
     for key, slices in pools.items():
         current, problem = current_slices(slices)
         if problem:
             found.pools[str(key)] = problem
             continue
         left[key] = counters_left(state, current)
+        before = len(counted)
         counted.extend(_counted(state, current, left[key]))
-    found.lines = list(_lines(state, counted, left, by))
-    _note_claims(found, state, {info.key for slices in pools.values() for info in _devices(slices)}, now, pods_known)
+        seen += len(counted) - before
+        if seen >= DEVICES_PER_STEP:
+            seen = 0
+            yield
+    yield from _lines(found, state, counted, left, by)
+    published = {info.key: info for slices in pools.values() for info in _devices(slices)}
+    yield
+    yield from note_claims(found, state, published, now, pods_known)
     return found
 
 
@@ -151,10 +121,15 @@ def _counted(state: ClusterState, slices: Sequence[SliceInfo], left: dict[tuple[
         holding = state.devices.ledger.holding(info.key)
         used = holding is not None and (bool(holding.exclusive) or not info.multi)
         shared = holding is not None and not used
-        tainted = not used and any(taint.effect in (NO_SCHEDULE, NO_EXECUTE) for taint in info.taints)
+        tainted = not used and is_tainted(info)
         charge = _charge(info)
-        fits = shared or all(left.get(counter, 0) >= amount for counter, amount in charge)
-        yield _Counted(info, where(info), model(info), used, shared, tainted, fits and not used and not tainted, charge)
+        fits = used or shared or all(left.get(counter, 0) >= amount for counter, amount in charge)
+        yield _Counted(info, where(info), model(info), used, shared, tainted, not fits and not tainted, charge)
+
+
+def is_tainted(info: DeviceInfo) -> bool:
+    """Whether requests without a toleration do not get the device."""
+    return any(taint.effect in (NO_SCHEDULE, NO_EXECUTE) for taint in info.taints)
 
 
 def where(info: DeviceInfo) -> str:
@@ -169,31 +144,56 @@ def model(info: DeviceInfo) -> str:
     return next((value for value in named if isinstance(value, str)), "")
 
 
-_KEYS: dict[str, Callable[[_Counted], tuple[str, str, str, str]]] = {
-    "driver": lambda one: (one.info.key.driver, "", "", ""),
-    "model": lambda one: (one.info.key.driver, one.model, "", ""),
-    "pool": lambda one: (one.info.key.driver, "", one.info.key.pool, one.node),
-    "node": lambda one: ("", "", "", one.node),
+_Key = tuple[str, str, str, str, str]
+_KEYS: dict[str, Callable[[_Counted], _Key]] = {
+    "driver": lambda one: (one.info.key.driver, "", "", "", ""),
+    "model": lambda one: (one.info.key.driver, one.model, "", "", ""),
+    "pool": lambda one: (one.info.key.driver, "", one.info.key.pool, one.node, ""),
+    "node": lambda one: ("", "", "", one.node, ""),
+    "device": lambda one: (one.info.key.driver, one.model, one.info.key.pool, one.node, one.info.key.device),
 }
 
 
 def _lines(
-    state: ClusterState, counted: Sequence[_Counted], left: dict[PoolKey, dict[tuple[str, str], int]], by: str
-) -> Iterator[Line]:
-    groups: dict[tuple[str, str, str, str], list[_Counted]] = {}
+    found: Inventory,
+    state: ClusterState,
+    counted: Sequence[_Counted],
+    left: dict[PoolKey, dict[tuple[str, str], int]],
+    by: str,
+) -> Generator[None, None, None]:
+    groups: dict[_Key, list[_Counted]] = {}
     for one in counted:
         groups.setdefault(_KEYS[by](one), []).append(one)
+    seen = 0
     for key in sorted(groups):
         devices = groups[key]
         line = Line(*key, total=len(devices))
         line.used = sum(one.used for one in devices)
         line.shared = sum(one.shared for one in devices)
         line.tainted = sum(one.tainted for one in devices)
+        line.blocked = sum(one.blocked for one in devices)
         line.free = sum(one.free for one in devices)
         line.largest = _largest(devices, left)
         line.fragmentation = round(1 - line.largest / line.free, 3) if line.free else 0.0
-        line.remainder = _remainder(state, devices)
-        yield line
+        line.remainder, line.largest_share = _remainder(state, devices)
+        if by == "device":
+            line.holders = holders_of(state, devices[0].info.key)
+        found.lines.append(line)
+        seen += len(devices)
+        if seen >= DEVICES_PER_STEP:
+            seen = 0
+            yield
+
+
+def holders_of(state: ClusterState, device: DeviceKey) -> list[str]:
+    """Who has a device: ``claim ns/x (pod ns/y)`` for each claim."""
+    told = []
+    for key in state.devices.ledger.holders(device):
+        claim = state.devices.claims.get(key)
+        users = () if claim is None else claim.consumers
+        pods = [state.pods[user.uid].key for user in users if user.uid in state.pods]
+        told.append(f"claim {key}" + (f" (pod {', '.join(pods)})" if pods else ""))
+    return told
 
 
 def _largest(devices: Sequence[_Counted], left: dict[PoolKey, dict[tuple[str, str], int]]) -> int:
@@ -223,44 +223,21 @@ def _together(devices: Sequence[_Counted], left: dict[PoolKey, dict[tuple[str, s
     return number
 
 
-def _remainder(state: ClusterState, devices: Sequence[_Counted]) -> dict[str, str]:
-    """What is left of the capacities of devices that may be shared, summed."""
+def _remainder(state: ClusterState, devices: Sequence[_Counted]) -> tuple[dict[str, str], dict[str, str]]:
+    """What is left of the capacities of devices that may be shared: summed, and the most of one device."""
     sums: dict[str, int] = {}
+    most: dict[str, int] = {}
     for one in devices:
         if not one.info.multi or one.used:
             continue
         holding = state.devices.ledger.holding(one.info.key)
         for name, capacity in one.info.capacities.items():
-            taken = 0 if holding is None else holding.consumed.get(name, 0)
-            sums[name] = sums.get(name, 0) + capacity.nano - taken
-    return {name: amount_text(amount) for name, amount in sorted(sums.items())}
+            rest = capacity.nano - (0 if holding is None else holding.consumed.get(name, 0))
+            sums[name] = sums.get(name, 0) + rest
+            if one.free:
+                most[name] = max(most.get(name, 0), rest)
+    return _shown(sums), _shown(most)
 
 
-def _note_claims(
-    found: Inventory, state: ClusterState, published: set[DeviceKey], now: float, pods_known: bool
-) -> None:
-    for claim in sorted(state.devices.claims.values(), key=lambda one: one.key):
-        allocation = claim.status.allocation
-        if allocation is None:
-            _note_waiting(found, claim, now)
-            continue
-        keys = [DeviceKey(r.driver, r.pool, r.device) for r in allocation.devices.results]
-        shown = [str(key) for key in keys]
-        usage = found.namespaces.setdefault(claim.metadata.namespace, {})
-        for result in allocation.devices.results:
-            if not result.adminAccess:
-                usage[result.driver] = usage.get(result.driver, 0) + 1
-        lost = [str(key) for key in keys if key not in published]
-        if lost:
-            found.lost.append(ClaimNote(claim.key, "no driver publishes what it holds", lost))
-        pods = [user for user in claim.consumers if user.resource == "pods" and not user.apiGroup]
-        gone = [user.name for user in pods if user.uid not in state.pods]
-        if pods_known and gone and len(gone) == len(claim.consumers):
-            found.leaked.append(ClaimNote(claim.key, f"reserved for {', '.join(gone)}, which does not run", shown))
-
-
-def _note_waiting(found: Inventory, claim: ResourceClaim, now: float) -> None:
-    created = parse_time(claim.metadata.creationTimestamp) if claim.metadata.creationTimestamp else None
-    if created is not None and now - created >= LONG_WAIT_S:
-        age_s = now - created
-        found.waiting.append(ClaimNote(claim.key, f"without devices for {duration(age_s)}", [], round(age_s, 1)))
+def _shown(amounts: dict[str, int]) -> dict[str, str]:
+    return {name: amount_text(amount) for name, amount in sorted(amounts.items())}

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from scheduler.explain.facts import ClaimReport, DeviceGroup, Explanation, HeldClaim, NodeGroup, RequestReport
+from scheduler.explain.choice import choice_words
+from scheduler.explain.facts import (
+    Cause,
+    ClaimReport,
+    DeviceGroup,
+    Explanation,
+    HeldClaim,
+    NodeGroup,
+    RequestReport,
+    ScoreRow,
+)
 from scheduler.explain.holders import use_words
 from scheduler.explain.trees import THIS_POD
 
@@ -39,14 +49,24 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
         yield f"  it may preempt less important Pods on node {found.node}"
     if found.culprit:
         yield f"  refused by {found.culprit}"
+    yield from (f"    {line}" for line in _cause_lines(found.because, 1))
+    yield from (f"  {line}" for line in found.summary)
     for claim in found.held:
         yield from _held_lines(claim, paint)
     if found.nodes:
-        who = {claim: use_words(use, now) for claim, use in found.users.items()}
+        who = {claim: use_words(use, now, found.scheduler) for claim, use in found.users.items()}
         yield ""
         yield paint("title", "Nodes")
         for group in found.nodes:
             yield from _node_lines(group, who, paint)
+    if found.devices:
+        yield ""
+        yield paint("title", "Why these devices")
+        yield from (f"  {line}" for line in _device_choice_lines(found, now, paint))
+    if found.choice is not None:
+        yield ""
+        yield paint("title", "Why this node")
+        yield f"  {choice_words(found.choice)}"
     if found.scores:
         yield ""
         yield from _score_lines(found, paint)
@@ -70,10 +90,20 @@ def _node_lines(group: NodeGroup, who: Mapping[str, str], paint: Paint) -> Itera
     yield "  " + paint("good" if group.fits else "bad", nodes_text(group.nodes)) + (" fits" if group.fits else "")
     for verdict in group.verdicts:
         yield f"    {verdict.plugin}: {'; '.join(verdict.reasons) or verdict.code}"
+        yield from (f"      {line}" for line in _cause_lines(verdict.because, len(group.nodes)))
+        if verdict.more:
+            yield paint("faint", f"      and on {counted(verdict.more, 'more node')} with other numbers")
     for note in group.notes:
         yield f"    {note}"
     for claim in group.claims:
         yield from _claim_lines(claim, group, who, paint)
+
+
+def _cause_lines(causes: Sequence[Cause], nodes: int) -> Iterator[str]:
+    for cause in causes:
+        alike = cause.nodes == nodes
+        where = "" if alike else f" ({cause.node})" if cause.nodes == 1 else f" ({counted(cause.nodes, 'node')})"
+        yield cause.text + where
 
 
 def _claim_lines(claim: ClaimReport, group: NodeGroup, who: Mapping[str, str], paint: Paint) -> Iterator[str]:
@@ -118,6 +148,8 @@ def short_reason(group: DeviceGroup) -> str:
         name = detail.get("capacity", "").rpartition("/")[2]
         if "free" in detail:
             return f"{name} {detail['free']} free < {detail['asked']}"
+        if "asked" in detail:
+            return f"{name} {detail['total']} < {detail['asked']}"
         return f"{name} too small"
     if group.reason == "counter short by":
         name = detail.get("counter", "").rpartition("/")[2]
@@ -151,8 +183,22 @@ def device_words(group: DeviceGroup) -> str:
         return f"{word} {detail.get('attribute', '')} broken{value}{against}"
     if group.reason == "attribute missing":
         return f"attribute missing: {detail.get('attribute', '')}"
+    if group.reason in ("capacity short by", "counter short by"):
+        return _short_words(group)
     facts = ", ".join(f"{name} {value}" for name, value in detail.items())
     return f"{group.reason} ({facts})" if facts else group.reason
+
+
+def _short_words(group: DeviceGroup) -> str:
+    detail = group.detail
+    what = "counter" if group.reason.startswith("counter") else "capacity"
+    name = detail.get(what, "")
+    by = f" short by {detail['short by']}" if "short by" in detail else ""
+    if "free" in detail:
+        told = f"{detail.get('asked', '?')} asked, {detail['free']} free of {detail.get('total', '?')}"
+    else:
+        told = detail.get("because", "")
+    return f"{what} {name}{by or ' does not suit'}: {told}"
 
 
 def _values(group: DeviceGroup) -> str:
@@ -198,12 +244,35 @@ def nodes_text(nodes: Sequence[str]) -> str:
     return f"{len(nodes)} nodes: {', '.join(nodes[: NODES_SHOWN - 1])}, … {nodes[-1]}"
 
 
+def _device_choice_lines(found: Explanation, now: float, paint: Paint) -> Iterator[str]:
+    who = {claim: use_words(use, now) for claim, use in found.users.items()}
+    for choice in found.devices:
+        wanted = f" ({choice.wants})" if choice.wants else ""
+        yield f"claim {choice.claim}, request {choice.request}{wanted}: {', '.join(choice.devices)}"
+        if choice.now:
+            yield f"  decided now it would be {', '.join(choice.now)}"
+        else:
+            yield "  the first that suit in the order of pools" if choice.passed else "  the first of their pools"
+        for part in choice.passed:
+            names = ", ".join(part.devices[:DEVICES_SHOWN]) + (", …" if part.count > DEVICES_SHOWN else "")
+            yield f"  passed over: {part.count} {device_words(part)}" + paint("faint", f"  [{names}]")
+            yield from (f"    {line}" for line in _holder_lines(part, who))
+        if choice.later > 0:
+            yield f"  not needed: {counted(choice.later, 'device')} of the node that came later"
+
+
 def _score_lines(found: Explanation, paint: Paint) -> Iterator[str]:
-    plugins = [name for name in found.weights if any(row.scores.get(name) for row in found.scores)]
+    plugins = [name for name in found.weights if any(row.raw.get(name) or row.scores.get(name) for row in found.scores)]
     heads = ["NODE", "TOTAL", *(f"{name} ×{found.weights[name]}" for name in plugins)]
-    cells = [[row.node, str(row.total), *(str(row.scores.get(name, 0)) for name in plugins)] for row in found.scores]
-    yield paint("title", "Scores") + paint("faint", " (as they are now; plugins that give every node 0 are left out)")
+    cells = [[row.node, str(row.total), *(_score_words(row, name) for name in plugins)] for row in found.scores]
+    note = " (as they are now; in brackets before scaling; plugins that give every node 0 are left out)"
+    yield paint("title", "Scores") + paint("faint", note)
     yield from ("  " + line for line in table([heads, *cells]))
+
+
+def _score_words(row: ScoreRow, plugin: str) -> str:
+    score, raw = row.scores.get(plugin, 0), row.raw.get(plugin, 0)
+    return str(score) if score == raw else f"{score} ({raw})"
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

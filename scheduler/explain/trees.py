@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
+from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import ALL, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from scheduler.cel import CompileError, compile_selector
-from scheduler.dra.devices import DeviceInfo
+from scheduler.dra.amounts import amount_text, nano
+from scheduler.dra.devices import DeviceInfo, DeviceKey
 from scheduler.dra.pools import NodeView
 from scheduler.dra.rejections import Reason, Rejection
-from scheduler.explain.facts import ClaimReport, DeviceGroup, NodeGroup, RequestReport
+from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, NodeGroup, PoolTrouble, RequestReport, Verdict
 
 ABSENT = "absent"
 THIS_POD = "this Pod"
 """The holder of devices that the search itself had taken; the allocator's word."""
 # Facts that differ from device to device although the reason is the same; they are summed instead.
 _OWN_FACTS = {Reason.IN_USE: frozenset({"claim"}), Reason.CAPACITY_SHORT: frozenset({"taken by"})}
+_LIMIT = re.compile(
+    r"claim (?P<claim>\S+), request (?P<request>\S+): adding (?P<asked>\d+) devices exceeds the claim limit of "
+    r"(?P<limit>\d+), with (?P<taken>\d+)"
+)
 _NAMES_SHOWN = 64
+CAUSES_MAX = 3
+"""Causes about one thing that differ in numbers only."""
 
 
 def claim_reports(
@@ -59,6 +68,23 @@ def notes(rejections: Iterable[Rejection]) -> list[str]:
     return [_note(rejection) for rejection in rejections if not rejection.claim]
 
 
+def troubles(rejections: Iterable[Rejection]) -> list[PoolTrouble]:
+    """The same as data."""
+    return [
+        PoolTrouble(rejection.reason.value, rejection.request, dict(rejection.detail))
+        for rejection in rejections
+        if not rejection.claim
+    ]
+
+
+def limits(verdicts: Iterable[Verdict]) -> Iterator[PoolTrouble]:
+    """More devices asked for than a claim may have: that ends the attempt before a search, so only its text tells."""
+    for match in (_LIMIT.search(reason) for verdict in verdicts for reason in verdict.reasons):
+        if match is not None:
+            detail = {"asked": match["asked"], "limit": match["limit"], "taken": match["taken"]}
+            yield PoolTrouble(Reason.LIMIT.value, f"claim {match['claim']}, request {match['request']}", detail)
+
+
 def _note(rejection: Rejection) -> str:
     if rejection.reason is Reason.SEARCH_BUDGET:
         return f"search budget: these are the reasons met in {rejection.detail.get('steps', 'some')} steps"
@@ -68,6 +94,9 @@ def _note(rejection: Rejection) -> str:
 def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeView) -> None:
     own = _OWN_FACTS.get(rejection.reason, frozenset())
     detail = {name: value for name, value in rejection.detail.items() if name not in own}
+    short_by = _short_by(detail)
+    if short_by:
+        detail["short by"] = short_by
     key = (rejection.reason, tuple(detail.items()))
     group = groups.get(key)
     if group is None:
@@ -84,6 +113,30 @@ def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeVi
             for name, value in read_values(rejection.detail.get("selector", ""), view.devices[position]).items():
                 values = group.values.setdefault(name, {})
                 values[value] = values.get(value, 0) + 1
+
+
+def _short_by(detail: Mapping[str, str]) -> str:
+    """What is missing of a capacity or counter, where both amounts are told."""
+    there = detail.get("free", detail.get("total", ""))
+    try:
+        return amount_text(nano(parse_quantity(detail["asked"])) - nano(parse_quantity(there)))
+    except (KeyError, QuantityError):
+        return ""
+
+
+def add_counter_holders(
+    reports: Iterable[ClaimReport], view: NodeView, holders: Callable[[DeviceKey], Iterable[str]]
+) -> None:
+    """Who uses the counters that are short: the claims of all devices of the pool that take from the same counter."""
+    for part in (part for report in reports for request in report.requests for part in request.refused):
+        if part.reason != Reason.COUNTER_SHORT.value:
+            continue
+        pools = {name.rpartition("/")[0] for name in part.devices}
+        for info in view.devices:
+            counters = {f"{use.counter_set}/{name}" for use in info.consumption for name, _ in use.counters}
+            if info.key.pool in pools and part.detail.get("counter") in counters:
+                for holder in holders(info.key):
+                    part.holders[holder] = part.holders.get(holder, 0) + 1
 
 
 def read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
@@ -143,7 +196,7 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
     """Nodes of which the same can be said become one group; each comes as a group of one node, in node order.
 
     Device names and holders are those of the first node, numbers of devices are those of each node; holders of the
-    others are added. Order: largest group first, nodes that fit before all others.
+    others are added, and causes with other numbers. Order: largest group first, nodes that fit before all others.
     """
     folded: dict[Hashable, NodeGroup] = {}
     for group in groups:
@@ -154,7 +207,33 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
         else:
             same.nodes.extend(group.nodes)
             _merge_holders(same, group)
+            _merge_causes(same, group)
+    for group in folded.values():
+        for verdict in group.verdicts:
+            _order_causes(verdict)
     return sorted(folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
+
+
+def together(groups: Iterable[NodeGroup], claims: Iterable[ResourceClaim]) -> Iterator[str]:
+    """Requests for which the cluster has enough devices that would do, but no single node."""
+    would_do: dict[tuple[str, str], int] = {}
+    most: dict[tuple[str, str], int] = {}
+    for group in groups:
+        for report in group.claims:
+            for request in report.requests:
+                place = report.claim, request.request
+                left = max(request.left, 0)
+                would_do[place] = would_do.get(place, 0) + left * len(group.nodes)
+                most[place] = max(most.get(place, 0), left)
+    by_key = {claim.key: claim for claim in claims}
+    for (key, name), total in would_do.items():
+        asked = find_request(by_key[key], name) if key in by_key else None
+        highest = most[key, name]
+        if asked is not None and asked.allocationMode != ALL and highest < asked.count <= total:
+            yield (
+                f"request {name} of claim {key}: {total} devices would do in the whole cluster, but all {asked.count} "
+                f"must be on one node, and no node has more than {highest}"
+            )
 
 
 def holders_in(groups: Iterable[NodeGroup]) -> set[str]:
@@ -170,7 +249,10 @@ def _likeness(group: NodeGroup) -> Hashable:
     return (
         group.fits,
         group.devices,
-        tuple((verdict.plugin, verdict.code, tuple(verdict.reasons)) for verdict in group.verdicts),
+        tuple(
+            (verdict.plugin, verdict.code, tuple(verdict.reasons), frozenset(cause.about for cause in verdict.because))
+            for verdict in group.verdicts
+        ),
         tuple(
             (claim.claim, request.request, tuple((_facts(part, name)) for part in request.refused))
             for claim in group.claims
@@ -197,3 +279,27 @@ def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
                     if holder == THIS_POD:
                         continue  # it would take them on one node, not on all of them
                     part.holders[holder] = part.holders.get(holder, 0) + count
+
+
+def _merge_causes(kept: NodeGroup, more: NodeGroup) -> None:
+    """Equal texts are counted, others kept side by side. Cost: the texts seen so far, per cause."""
+    for verdict, other in zip(kept.verdicts, more.verdicts, strict=True):
+        known = {(cause.about, cause.text): cause for cause in verdict.because}
+        for cause in other.because:
+            same = known.get((cause.about, cause.text))
+            if same is None:
+                verdict.because.append(replace(cause))
+            else:
+                same.nodes += 1
+
+
+def _order_causes(verdict: Verdict) -> None:
+    """By what they are about in order of appearance, the nearest to fitting first; a few of each are enough."""
+    by_subject: dict[str, list[Cause]] = {}
+    for cause in verdict.because:
+        by_subject.setdefault(cause.about, []).append(cause)
+    verdict.because = []
+    for causes in by_subject.values():
+        causes.sort(key=lambda cause: (cause.short, -cause.nodes))
+        verdict.because.extend(causes[:CAUSES_MAX])
+        verdict.more += sum(cause.nodes for cause in causes[CAUSES_MAX:])

@@ -5,7 +5,7 @@ Source: kube-scheduler 1.37, DefaultPreemption (spec 3.18.3).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from scheduler.api.policy import PodDisruptionBudget
 from scheduler.api.selectors import SelectorError
@@ -29,6 +29,10 @@ class BudgetState:
             of_namespace.pop(old.metadata.name, None)
             if not of_namespace:
                 self._budgets.pop(old.metadata.namespace, None)
+
+    def objects(self) -> Iterator[PodDisruptionBudget]:
+        """Every budget."""
+        return (budget for of_namespace in self._budgets.values() for budget, _ in of_namespace.values())
 
     def __bool__(self) -> bool:
         return bool(self._budgets)

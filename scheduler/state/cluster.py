@@ -128,10 +128,7 @@ class ClusterState:
         self.pods[new.uid] = new
         self.pod_groups.pod_seen(new)
         if not new.spec.nodeName:
-            if new.uid not in self.placements:
-                before = old.status.nominatedNodeName if old is not None else ""
-                self.nominator.seen(pod_info(new), before, new.status.nominatedNodeName)
-            return []
+            return self._pod_waits(old, new)
         known = old is not None and bool(old.spec.nodeName) and not old.terminal
         earlier = self.placements.get(new.uid)
         self._place(new, new.spec.nodeName, assumed=False)
@@ -142,6 +139,20 @@ class ClusterState:
             # Somebody bound it elsewhere while we counted it here: this node's room is free again.
             events.append(ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, earlier.info.pod, None))
         return events
+
+    def _pod_waits(self, old: Pod | None, new: Pod) -> list[ClusterEvent]:
+        """A Pod without a node. One that was shown with a node before (a restored store) takes no room any more."""
+        placement = self.placements.get(new.uid)
+        if placement is not None and placement.assumed:
+            return []
+        before = old.status.nominatedNodeName if old is not None else ""
+        if placement is None:
+            self.nominator.seen(pod_info(new), before, new.status.nominatedNodeName)
+            return []
+        del self.placements[new.uid]
+        self._lift(placement)
+        self.nominator.seen(pod_info(new), before, new.status.nominatedNodeName)
+        return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, placement.info.pod, None)]
 
     def _pod_gone(self, pod: Pod) -> list[ClusterEvent]:
         self.pods.pop(pod.uid, None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from scheduler.api.changes import Change
 from scheduler.api.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Kind
+from scheduler.api.meta import revision_of
 from scheduler.state.cluster import ClusterState
 
 
@@ -55,6 +56,7 @@ def _known(state: ClusterState, kind: Kind, copy: Mapping[str, Any]) -> dict[str
 
 def _older(present: Any, found: Any) -> bool:
     versions = present.metadata.resourceVersion, found.metadata.resourceVersion
-    if all(version.isdecimal() for version in versions):
-        return int(versions[0]) < int(versions[1])
+    before, after = map(revision_of, versions)
+    if before is not None and after is not None:
+        return before < after
     return bool(versions[0] != versions[1])

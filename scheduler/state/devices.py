@@ -14,6 +14,7 @@ import msgspec
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Node, Pod
+from scheduler.api.meta import revision_of
 from scheduler.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.dra.claims import ClaimError, claim_names
 from scheduler.dra.classes import ClassStore
@@ -36,8 +37,7 @@ class Promise(NamedTuple):
 
 
 def _version(claim: ResourceClaim) -> int:
-    text = claim.metadata.resourceVersion
-    return int(text) if text.isdecimal() else 0
+    return revision_of(claim.metadata.resourceVersion) or 0
 
 
 class DeviceState:
@@ -71,6 +71,10 @@ class DeviceState:
             self._special_promised.pop(pod_uid, None)
         else:
             self._special_promised[pod_uid] = claim
+
+    def promised_specials(self) -> dict[str, ResourceClaim]:
+        """Pod uid → the claim that is being made for its extended resources."""
+        return dict(self._special_promised)
 
     def _note_special(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for claim in (old, new):

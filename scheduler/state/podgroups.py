@@ -34,6 +34,10 @@ class PodGroupState:
         """The group, None when it is not known."""
         return self._groups.get(f"{namespace}/{name}")
 
+    def objects(self) -> Collection[PodGroup]:
+        """Every group."""
+        return self._groups.values()
+
     def of(self, pod: Pod) -> PodGroup | None:
         """The Pod's group, None without one and when it is not known."""
         return self._groups.get(group_key(pod))

@@ -5,6 +5,7 @@ Source: kube-scheduler 1.37, plugins/helper (spec 3.11.1).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from scheduler.api.changes import Change
@@ -40,6 +41,12 @@ class WorkloadState:
             self._controllers.pop(key, None)
         else:
             self._controllers[key] = change.new
+
+    def objects(self) -> Iterator[tuple[str, Any]]:
+        """Every object with the name of its kind."""
+        for services in self._services.values():
+            yield from ((SERVICE.name, service) for service in services.values())
+        yield from ((kind, item) for (kind, _, _), item in self._controllers.items())
 
     def default_selector(self, pod: Pod) -> Requirements:
         """What selects the Pod's fellows; ``()`` when nothing does, which then spreads nothing.

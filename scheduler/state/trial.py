@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from scheduler.api.changes import Change
-from scheduler.api.kinds import Kind
+from scheduler.api.kinds import NODE, Kind
 from scheduler.state.cluster import ClusterState
 
 
@@ -17,7 +17,7 @@ class Trial:
     """A context manager. ``put`` and ``remove`` change the state; leaving it restores every object, newest first.
 
     Objects are never changed, only exchanged. An object is removed and added again rather than updated, because a
-    claim whose version is not newer than the known one is ignored.
+    claim whose version is not newer than the known one is ignored. A node is updated: it keeps its place in the order.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -45,6 +45,9 @@ class Trial:
         self._undo.append((kind, before, None))
 
     def _exchange(self, kind: Kind, before: Any | None, after: Any | None) -> None:
+        if kind.name == NODE.name and before is not None and after is not None:
+            self._state.apply(Change(kind, before, after))
+            return
         if before is not None:
             self._state.apply(Change(kind, before, None))
         if after is not None:

@@ -5,11 +5,12 @@ Source: kube-scheduler 1.37, VolumeBinding's assume caches and the snapshot's cl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
+from scheduler.api.meta import revision_of
 from scheduler.api.storage import (
     CSI_DRIVER,
     CSI_NODE,
@@ -104,6 +105,17 @@ class VolumeState:
         self._by_class: dict[str, set[str]] = {}
         self._users: dict[str, dict[str, int]] = {}
         self._disks: dict[str, dict[str, int]] = {}
+
+    def objects(self) -> Iterator[tuple[str, Any]]:
+        """Every object as decisions see it, assumptions included, with the name of its kind."""
+        yield from ((STORAGE_CLASS.name, item) for item in self.classes.values())
+        yield from ((CSI_DRIVER.name, item) for item in self.csi_drivers.values())
+        yield from ((CSI_NODE.name, item) for item in self.csi_nodes.values())
+        yield from ((PERSISTENT_VOLUME_CLAIM.name, item) for item in self.claims.values())
+        yield from ((PERSISTENT_VOLUME.name, item) for item in self.volumes.values())
+        for of_class in self.capacities.values():
+            yield from ((CSI_STORAGE_CAPACITY.name, item) for item in of_class.values())
+        yield from ((VOLUME_ATTACHMENT.name, item) for item in self.attachments.values())
 
     # What changed
 
@@ -264,5 +276,4 @@ def _filled(sets: Mapping[str, set[str]]) -> dict[str, set[str]]:
 
 
 def _revision(item: PersistentVolume | PersistentVolumeClaim) -> int:
-    text = item.metadata.resourceVersion
-    return int(text) if text.isdigit() else 0
+    return revision_of(item.metadata.resourceVersion) or 0

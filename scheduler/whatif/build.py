@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from scheduler.api.changes import Change
-from scheduler.api.kinds import POD, RESOURCE_CLAIM
+from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
 from scheduler.dra.features import Features
 from scheduler.state.cluster import ClusterState
 from scheduler.whatif.objects import Objects, Problem
@@ -17,8 +20,13 @@ def build_state(objects: Objects, features: Features) -> ClusterState:
 
     An object that the state cannot take becomes a problem of ``objects``. Cost: some 20 µs per object.
     """
+    return state_of(objects.decoded.values(), features, objects.problems)
+
+
+def state_of(entries: Iterable[tuple[Kind, Any]], features: Features, problems: list[Problem]) -> ClusterState:
+    """As ``build_state``; ``problems`` grows by the objects that the state cannot take."""
     state = ClusterState(features)
-    entries = list(objects.decoded.values())
+    entries = list(entries)
     early = [entry for entry in entries if entry[0].name not in _LATE]
     late = [entry for name in _LATE for entry in entries if entry[0].name == name]
     for kind, item in (*early, *late):
@@ -27,5 +35,5 @@ def build_state(objects: Objects, features: Features) -> ClusterState:
         try:
             state.apply(Change(kind, None, item))
         except Exception as error:  # a dump is foreign data: one bad object must not hide all others
-            objects.problems.append(Problem(f"{kind.name} {item.metadata.key}", "", str(error)))
+            problems.append(Problem(f"{kind.name} {item.metadata.key}", "", str(error)))
     return state

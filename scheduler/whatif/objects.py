@@ -15,6 +15,8 @@ from scheduler.api.versions import GROUP, TAINT_RULE_VERSIONS, VERSIONS, choose_
 
 Json = dict[str, Any]
 TEMPLATE = "ResourceClaimTemplate"
+KEPT_RAW = ("PriorityClass", "LimitRange")
+"""Kinds that no decision reads, but that shape Pods when they are created."""
 NEEDED = ("Node", "Pod", "ResourceSlice", "ResourceClaim", "DeviceClass")
 """Kinds without which an answer about devices may be wrong."""
 JUDGED_BY = {
@@ -115,6 +117,9 @@ def _take(item: Json, kinds: Mapping[tuple[str, str], Kind], objects: Objects) -
     objects.found.add(name)
     if name == TEMPLATE:
         _take_template(item, version, kinds, objects)
+        return
+    if name in KEPT_RAW:
+        objects.raw[name, shown] = item
         return
     kind = kinds.get((version, name))
     if kind is None:

@@ -92,6 +92,7 @@ def test_the_rest_of_the_flags() -> None:
         "--tls-private-key-file=/c/b",
         "--feature-gates=DRADeviceTaints=false",
         "--verify-caches",
+        "--trust-loopback",
         "--logging-format=json",
         "--pod-max-in-unschedulable-pods-duration=1m30s",
     )
@@ -102,6 +103,7 @@ def test_the_rest_of_the_flags() -> None:
         tls_private_key_file="/c/b",
         feature_gates={"DRADeviceTaints": False},
         verify_caches=True,
+        trust_loopback=True,
         logging_format="json",
         pod_max_in_unschedulable_pods_s=90.0,
     )

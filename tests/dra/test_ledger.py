@@ -55,8 +55,8 @@ RESULTS = st.lists(
         st.sampled_from(["0", "1", "2Gi", "500m"]),
         st.booleans(),
     ),
+    # A device or a share may be named twice: the API server allows it.
     max_size=3,
-    unique_by=lambda held: (held["device"], held.get("shareID")),
 )
 STEPS = st.lists(
     st.tuples(st.sampled_from(["set", "clear", "remove", "fly", "drop", "force"]), st.sampled_from("uvw"), RESULTS),
@@ -197,3 +197,13 @@ def test_verify_finds_a_wrong_hold() -> None:
     holding.exclusive["ghost"] = 1
     with pytest.raises(InternalError, match="differs from its claims"):
         ledger.verify()
+
+
+def test_a_share_named_twice_takes_both_amounts_and_goes_at_once() -> None:
+    """The API server lets one allocation name a share twice: the sums add up, and nothing is left afterwards."""
+    ledger = Ledger()
+    share = result("a", "s1", consumedCapacity={"mem": "1"})
+    ledger.set_claim(claim("u", [share, share]))
+    assert ledger.state()[key("a")] == ({}, {("u", "s1"): (("mem", 2 * 10**9),)}, {"mem": 2 * 10**9})
+    ledger.remove_claim("u")
+    assert ledger.state() == {}

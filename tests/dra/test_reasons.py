@@ -80,7 +80,12 @@ def test_b16_capacity_says_what_was_asked_and_what_is_free() -> None:
     }
     assert (found["d1"].reason, found["d1"].request) == (Reason.CAPACITY_SHORT, "r")
     found = reasons(case("c", devices, [claim("a", [too_big])]))
-    assert dict(found["d0"].detail) == {"capacity": "mem", "because": "20Gi asked, 16Gi in total"}
+    assert dict(found["d0"].detail) == {
+        "capacity": "mem",
+        "because": "20Gi asked, 16Gi in total",
+        "asked": "20Gi",
+        "total": "16Gi",
+    }
 
 
 def test_b10_an_admin_request_for_a_partition_names_the_counter() -> None:

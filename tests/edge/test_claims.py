@@ -18,12 +18,14 @@ from scheduler.edge.claim_errors import (
     ClaimFullError,
     ClaimGoneError,
     ClaimInUseError,
+    ClaimRefusedError,
     ClaimTakenError,
+    ClaimUnguardedError,
     ClaimUnknownError,
 )
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
-from scheduler.edge.errors import Invalid
+from scheduler.edge.errors import Forbidden, Invalid
 from scheduler.embedded import EmbeddedServer, Fault
 from scheduler.embedded.faults import Action
 from scheduler.framework.instructions import WriteClaim
@@ -319,3 +321,43 @@ async def test_cancellation_leaves_no_lane_behind(embedded: EmbeddedServer, writ
     with contextlib.suppress(asyncio.CancelledError):
         await task
     assert writer.lanes == 0
+
+
+async def test_a_refusal_of_the_guard_is_a_lost_race(
+    embedded: EmbeddedServer, api: ApiClient, writer: ClaimWriter
+) -> None:
+    """The status write is refused by the guard: no second try, its words are kept, nothing is allocated."""
+    words = "device d.example/pool/gpu-0 is held by claim ns/other (for pod trainer)"
+    message = f'admission webhook "enforce.guard.dra-scheduler" denied the request: {words}'
+    embedded.faults.add(
+        Fault(Action.ANSWER, verb="patch", kind="resourceclaims", subresource="status", code=403, message=message)
+    )
+    with pytest.raises(ClaimRefusedError) as refused:
+        await writer.allocate(load_claim(embedded), devices("gpu-0"), consumer("p"))
+    assert refused.value.lost_race
+    assert str(refused.value) == f"the guard refused the allocation of claim {refused.value.claim}: {words}"
+    assert patches(embedded) == ["main 200", "status 403"]
+    assert (await read_claim(api)).status.allocation is None
+
+
+async def test_other_refusals_stay_what_they_are(embedded: EmbeddedServer, writer: ClaimWriter) -> None:
+    """Another webhook's word, or RBAC's, is no lost race."""
+    message = 'admission webhook "policy.example.com" denied the request: no devices on Sundays'
+    embedded.faults.add(
+        Fault(Action.ANSWER, verb="patch", kind="resourceclaims", subresource="status", code=403, message=message)
+    )
+    with pytest.raises(Forbidden):
+        await writer.allocate(load_claim(embedded), devices("gpu-0"), consumer("p"))
+
+
+async def test_without_a_guard_nothing_was_stored(embedded: EmbeddedServer, writer: ClaimWriter) -> None:
+    """The API server could not ask the guard: that is certain, so it is not counted as perhaps done."""
+    message = (
+        'Internal error occurred: failed calling webhook "enforce.guard.dra-scheduler": failed to call webhook: '
+        "connection refused"
+    )
+    fault = Fault(Action.ANSWER, verb="patch", kind="resourceclaims", subresource="status", code=500, message=message)
+    fault.times = None
+    embedded.faults.add(fault)
+    with pytest.raises(ClaimUnguardedError, match=r"no guard answered \(its failurePolicy is Fail\): failed to call"):
+        await writer.allocate(load_claim(embedded), devices("gpu-0"), consumer("p"))

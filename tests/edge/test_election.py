@@ -219,3 +219,18 @@ def test_never_two_leaders(seed: int) -> None:
     for _ in range(200):
         world.step()
     assert world.reigns, "nobody ever led: the test would prove nothing"
+
+
+def test_a_successor_knows_whether_the_lease_was_given_back() -> None:
+    """Given back is not the same as run out, nor as never there: only the first says that the holder has ended well."""
+    server, first, second, third = LeaseServer(), candidate("a"), candidate("b"), candidate("c")
+    turn(first, server, 0)
+    assert not first.handed_over
+    turn(second, server, 1)
+    turn(second, server, 17)
+    assert (second.state, second.handed_over) == ("leading", False)
+    write = second.release(UTC)
+    assert write is not None
+    server.write(write)
+    turn(third, server, 18)
+    assert (third.state, third.handed_over) == ("leading", True)

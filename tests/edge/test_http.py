@@ -100,6 +100,17 @@ async def test_loopback_reads_metrics_and_configuration(base: str) -> None:
     assert await get(f"{base}/configz") == (200, '{"componentconfig":{"kind":"KubeSchedulerConfiguration"}}')
 
 
+async def test_loopback_is_a_stranger_unless_it_is_trusted(state: State) -> None:
+    """A port-forward ends on loopback: without --trust-loopback it needs a token, and learns no inner reasons."""
+    state.synced = "no leader"
+    checks = {"livez": {"ping": ping}, "readyz": {"sync": state.informer_sync}}
+    server = HealthServer(checks, Metrics().render, host="127.0.0.1", port=0, trust_loopback=False)
+    url = f"http://127.0.0.1:{await server.start()}"
+    assert [(await get(f"{url}/{path}"))[0] for path in ("livez", "metrics", "configz")] == [200, 401, 401]
+    assert "[-]sync failed: reason withheld" in (await get(f"{url}/readyz"))[1]
+    await server.stop()
+
+
 async def test_strangers_are_asked_for_a_token(
     server: ScriptedServer, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,16 +16,21 @@ DRIVER = "gpu.example.com"
 NOW = 1_800_000_000.0
 
 
-def snapshot(items: list[Object], gates: dict[str, bool] | None = None) -> Snapshot:
+def snapshot(items: list[Object], gates: dict[str, bool] | None = None, config: str = "") -> Snapshot:
     """A snapshot at NOW."""
-    return from_items(items, load_config(""), gates or {}, NOW)
+    return from_items(items, load_config(config), gates or {}, NOW)
 
 
 def explained(
-    items: list[Object], name: str = "p", *, hints: bool = False, gates: dict[str, bool] | None = None
+    items: list[Object],
+    name: str = "p",
+    *,
+    hints: bool = False,
+    gates: dict[str, bool] | None = None,
+    config: str = "",
 ) -> tuple[Explanation, str]:
     """The explanation of Pod default/``name`` as data and as text."""
-    snap = snapshot(items, gates)
+    snap = snapshot(items, gates, config)
     pod = snap.pod("default", name)
     profile, _ = snap.profile_for(pod)
     found = explain_pod(profile, pod, snap.state, snap.now)

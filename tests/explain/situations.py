@@ -1,4 +1,4 @@
-"""Waiting situations: a cluster, and who or what is to blame for the Pod ``p`` in it."""
+"""Waiting situations with devices: a cluster, and who or what is to blame for the Pod ``p`` in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ TAINT = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
 class Situation:
     """``reason`` and ``detail``: of a device group (``count`` devices); or ``said``: words of the plugin's verdict.
 
-    ``text``: a piece of the explanation for people. ``phase`` and ``culprit``: when no node is asked.
+    ``facts``: the plugin's cause has just these. ``holders``: who has the group's devices. ``trouble``: reason and
+    subject of a pool or slice that cannot be used, or of a search. ``text``: a piece of the explanation for people.
+    ``phase``: and who holds it back, when no node is asked. ``hints``: kinds of changes that must be told.
     """
 
     name: str
@@ -29,6 +31,11 @@ class Situation:
     detail: dict[str, str] = field(default_factory=dict)
     said: str = ""
     note: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    holders: dict[str, int] = field(default_factory=dict)
+    trouble: tuple[str, str] = ("", "")
+    hints: tuple[str, ...] = ()
+    config: str = ""
     phase: str = "waiting"
     gates: dict[str, bool] = field(default_factory=dict)
 
@@ -239,10 +246,11 @@ STANDING = [
             [device("a", allowMultipleAllocations=True)],
             want(request("r", 1, capacity={"requests": {"memory": "64Gi"}})),
         ),
-        "64Gi asked, 40Gi in total",
+        "1 capacity memory short by 24Gi: 64Gi asked, 40Gi in total",
         reason="capacity short by",
         count=1,
-        detail={"capacity": "memory"},
+        detail={"capacity": "memory", "asked": "64Gi", "total": "40Gi", "short by": "24Gi"},
+        hints=("less capacity",),
     ),
     Situation(
         "capacity used up",
@@ -251,10 +259,12 @@ STANDING = [
             held("h", "n1", "a", shareID="s1", consumedCapacity={"memory": "30Gi"}),
             want(request("r", 1, capacity={"requests": {"memory": "20Gi"}})),
         ),
-        "memory 10Gi free < 20Gi",
+        "1 capacity memory short by 10Gi: 20Gi asked, 10Gi free of 40Gi",
         reason="capacity short by",
         count=1,
-        detail={"asked": "20Gi", "free": "10Gi", "total": "40Gi"},
+        detail={"asked": "20Gi", "free": "10Gi", "total": "40Gi", "short by": "10Gi"},
+        holders={"default/h": 1},
+        hints=("less capacity", "claim ends"),
     ),
     Situation(
         "unknown capacity",
@@ -269,10 +279,12 @@ STANDING = [
     Situation(
         "counter used up",
         [*_partition_world(), want(request()), pod("p", claim="want")],
-        "counter memory 20Gi free < 40Gi",
+        "1 counter set/memory short by 20Gi: 40Gi asked, 20Gi free of 40Gi",
         reason="counter short by",
         count=1,
-        detail={"counter": "set/memory", "asked": "40Gi", "free": "20Gi", "total": "40Gi"},
+        detail={"counter": "set/memory", "asked": "40Gi", "free": "20Gi", "total": "40Gi", "short by": "20Gi"},
+        holders={"default/h": 1},
+        hints=("claim ends",),
     ),
     Situation(
         "incompatible groups",
@@ -386,6 +398,7 @@ CONSTRAINTS = [
         base([device(f"d{n}") for n in range(40)], want(request("r", 0, allocationMode="All"))),
         "exceeds the claim limit of 32",
         said="exceeds the claim limit of 32",
+        trouble=("limit", "claim default/want, request r"),
     ),
     Situation(
         "more than there are",
@@ -395,12 +408,49 @@ CONSTRAINTS = [
     ),
 ]
 
+LIMITS = [
+    Situation(
+        "an alternative of more than a claim may have",
+        base(
+            [device(f"d{n}") for n in range(40)],
+            want(
+                _alternatives(
+                    {"name": "many", "deviceClassName": "gpu", "count": 33},
+                    {
+                        "name": "one",
+                        "deviceClassName": "gpu",
+                        "selectors": [{"cel": {"expression": f'{MODEL} == "H100"'}}],
+                    },
+                )
+            ),
+        ),
+        "limit (devices more than 32)",
+        reason="limit",
+        count=1,
+        detail={"devices": "more than 32"},
+    ),
+    Situation(
+        "a search that is cut off",
+        base(
+            [device(f"d{n:02}") for n in range(10)],
+            want(*[request(f"r{n}") for n in range(7)], request("z", 1, "false")),
+        ),
+        "search budget: these are the reasons met in",
+        reason="selector false",
+        count=10,
+        detail={"selector": "request selector #0: false"},
+        trouble=("search budget", ""),
+        hints=("drop selector",),
+    ),
+]
+
 POOLS = [
     Situation(
         "pool incomplete",
         base([device("a")], want(request()), count=3),
         "pool incomplete (seen 1 of 3 slices, generation 1)",
         note="pool incomplete",
+        trouble=("pool incomplete", f"pool {DRIVER}/n1"),
     ),
     Situation(
         "pool being replaced",
@@ -416,6 +466,7 @@ POOLS = [
         base([device("a"), device("a")], want(request())),
         "duplicate device name a",
         note="pool invalid",
+        trouble=("pool invalid", f"pool {DRIVER}/n1"),
     ),
     Situation(
         "slice that cannot be read",
@@ -520,149 +571,4 @@ CLAIMS = [
 _stolen["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "want"}]}
 _full["status"]["reservedFor"] = [{"resource": "pods", "name": f"q{n}", "uid": f"q{n}"} for n in range(256)]
 
-PLUGINS = [
-    Situation(
-        "scheduling gates",
-        [node("n1"), pod("p", schedulingGates=[{"name": "wait"}])],
-        "waiting for scheduling gates",
-        plugin="SchedulingGates",
-        phase="held back",
-        said="waiting for scheduling gates",
-    ),
-    Situation(
-        "too little cpu",
-        [node("n1", cpu="1"), pod("p", cpu="2")],
-        "NodeResourcesFit: Insufficient cpu",
-        plugin="NodeResourcesFit",
-        said="Insufficient cpu",
-    ),
-    Situation(
-        "unschedulable node",
-        [node("n1") | {"spec": {"unschedulable": True}}, pod("p")],
-        "NodeUnschedulable: node(s) were unschedulable",
-        plugin="NodeUnschedulable",
-        said="were unschedulable",
-    ),
-    Situation(
-        "tainted node",
-        [_tainted_node("team"), pod("p")],
-        "untolerated taint",
-        plugin="TaintToleration",
-        said="untolerated taint",
-    ),
-    Situation(
-        "node selector",
-        [node("n1"), pod("p", nodeSelector={"disk": "ssd"})],
-        "NodeAffinity:",
-        plugin="NodeAffinity",
-        said="didn't match Pod's node affinity/selector",
-    ),
-    Situation(
-        "node name",
-        [
-            node("n1"),
-            pod(
-                "p",
-                affinity={
-                    "nodeAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": {
-                            "nodeSelectorTerms": [
-                                {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
-                            ]
-                        }
-                    }
-                },
-            ),
-        ],
-        "NodeAffinity:",
-        plugin="NodeAffinity",
-        said="didn't match Pod's node affinity/selector",
-    ),
-    Situation(
-        "host port taken",
-        [node("n1"), _port := bound("other"), _mine := pod("p")],
-        "NodePorts:",
-        plugin="NodePorts",
-        said="didn't have free ports",
-    ),
-    Situation(
-        "too many Pods",
-        [_few := node("n1"), bound("other"), pod("p")],
-        "Too many pods",
-        plugin="NodeResourcesFit",
-        said="Too many pods",
-    ),
-    Situation(
-        "anti-affinity",
-        [
-            node("n1"),
-            _near := bound("other"),
-            pod(
-                "p",
-                affinity={
-                    "podAntiAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": [
-                            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
-                        ]
-                    }
-                },
-            ),
-        ],
-        "InterPodAffinity:",
-        plugin="InterPodAffinity",
-        said="anti-affinity rules",
-    ),
-    Situation(
-        "affinity to nobody",
-        [
-            node("n1"),
-            pod(
-                "p",
-                affinity={
-                    "podAffinity": {
-                        "requiredDuringSchedulingIgnoredDuringExecution": [
-                            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
-                        ]
-                    }
-                },
-            ),
-        ],
-        "InterPodAffinity:",
-        plugin="InterPodAffinity",
-        said="pod affinity rules",
-    ),
-    Situation(
-        "spread",
-        [
-            node("n1"),
-            pod(
-                "p",
-                topologySpreadConstraints=[
-                    {
-                        "maxSkew": 1,
-                        "topologyKey": "zone",
-                        "whenUnsatisfiable": "DoNotSchedule",
-                        "labelSelector": {"matchLabels": {"app": "x"}},
-                    }
-                ],
-            ),
-        ],
-        "PodTopologySpread:",
-        plugin="PodTopologySpread",
-        said="topology spread constraints",
-    ),
-    Situation(
-        "two plugins at once",
-        [node("n1", cpu="1"), gpu_class(), want(request()), pod("p", claim="want", cpu="2")],
-        "DynamicResources: cannot allocate all claims",
-        plugin="NodeResourcesFit",
-        said="Insufficient cpu",
-    ),
-    Situation("no nodes", [pod("p")], "no nodes available to schedule pods", plugin="", said=""),
-]
-for _item in (_port, _mine):
-    _item["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]
-_few["status"]["allocatable"] = {"cpu": "8", "memory": "32Gi", "pods": "1"}
-_near["metadata"]["labels"] = {"app": "x"}
-
-ALL = [*SELECTORS, *IN_USE, *STANDING, *CONSTRAINTS, *POOLS, *CLAIMS, *PLUGINS]
+DEVICES = [*SELECTORS, *IN_USE, *STANDING, *CONSTRAINTS, *LIMITS, *POOLS, *CLAIMS]

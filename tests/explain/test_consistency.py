@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.cycle.decision import Placed
+from scheduler.explain.attempts import attempt
 from scheduler.explain.hints import find_hints
 from scheduler.explain.outcome import report_failure
-from scheduler.explain.pods import attempt, explain_pod
+from scheduler.explain.pods import explain_pod
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, Object, device, held, request, slice_of, snapshot, want
 from tests.explain.test_pods import digest

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.cycle.decision import Placed
+from scheduler.explain.attempts import attempt
 from scheduler.explain.facts import Hint
-from scheduler.explain.pods import attempt
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, Object, device, explained, held, request, slice_of, snapshot, want
 
@@ -134,7 +134,7 @@ CASES: list[tuple[str, list[Object], Callable[[list[Object]], None], str]] = [
         "claim ends",
         base([device("a")], held("h", "n1", "a", pod="user"), want(request()), pod("user", claim="h", nodeName="n1")),
         end_claim,
-        "it fits when claim default/h (pod default/user) ends",
+        "it fits when claim default/h (pod default/user, for 60m) ends",
     ),
     (
         "pod ends",

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.explain.inventory import Inventory, take_inventory
+from scheduler.explain.inventory import GROUPINGS, take_inventory
+from scheduler.explain.inventory_facts import Inventory
+from scheduler.explain.inventory_metrics import GAUGES, PREFIX, metric_samples
 from scheduler.explain.inventory_text import inventory_lines
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, NOW, Object, device, held, request, slice_of, snapshot, want
+from tests.explain.test_consistency import clusters
 
 
 def inventory(items: list[Object], by: str = "model", *, pods_known: bool = True) -> Inventory:
@@ -89,7 +92,7 @@ def test_partitions_are_limited_by_their_counters() -> None:
     (line,) = inventory(items).lines
     assert (line.total, line.free, line.largest) == (5, 5, 4)
     (line,) = inventory([*items, held("h", "n1", "q0")]).lines
-    assert (line.used, line.free, line.largest) == (1, 3, 3)
+    assert (line.used, line.blocked, line.free, line.largest) == (1, 1, 3, 3)
 
 
 @settings(max_examples=100, deadline=None)
@@ -109,3 +112,76 @@ def test_standings_add_up(standings: list[str], nodes: int) -> None:
     for line in inventory(items, "driver").lines:
         assert line.total == line.used + line.tainted + line.free == nodes * len(standings)
         assert line.largest == line.free // nodes
+
+
+def test_by_device_tells_who_has_it() -> None:
+    """Each device by name with its state and the claim and Pod that hold it."""
+    found = inventory(cluster(), "device")
+    assert {(line.node, line.device): line.holders for line in found.lines if line.holders} == {
+        ("n1", "a"): ["claim default/h (pod default/user)"]
+    }
+    rows = [line.split() for line in inventory_lines(found, "device") if DRIVER in line]
+    states = {(row[1], row[2]): row[5] for row in rows if len(row) > 5}
+    assert states == {
+        ("n1", "a"): "used", ("n1", "b"): "free", ("n1", "c"): "free", ("n1", "d"): "tainted", ("n2", "a"): "free",
+    }  # fmt: skip
+
+
+def test_claims_on_devices_that_became_tainted() -> None:
+    """Named with taint and Pods; one whose request tolerates the taint is left out."""
+    taint = {"key": "broken", "value": "yes", "effect": "NoExecute"}
+    devices = [device("a", taints=[taint]), device("b", taints=[taint])]
+    tolerant = held("calm", "n1", "b", tolerations=[taint | {"operator": "Equal"}])
+    items = [node("n1"), slice_of("n1", devices), held("h", "n1", "a", pod="u"), tolerant,
+             pod("u", claim="h", nodeName="n1")]  # fmt: skip
+    found = inventory(items)
+    assert [(note.claim, note.because) for note in found.on_tainted] == [
+        ("default/h", "tainted broken=yes:NoExecute; used by pod default/u")
+    ]
+    assert found.troubled
+
+
+def test_what_namespaces_take_of_shared_devices() -> None:
+    """Shares are summed by namespace and capacity; the largest share still to be had is that of one device."""
+    shares = [
+        held("h", "n1", "a", shareID="s1", consumedCapacity={"memory": "10Gi"}),
+        held("i", "n1", "b", shareID="s2", consumedCapacity={"memory": "25Gi"}),
+    ]
+    shared = [device("a", allowMultipleAllocations=True), device("b", allowMultipleAllocations=True)]
+    found = inventory([node("n1"), slice_of("n1", shared), *shares])
+    assert found.shares == {"default": {f"{DRIVER}/memory": "35Gi"}}
+    assert (found.lines[0].remainder, found.lines[0].largest_share) == ({"memory": "45Gi"}, {"memory": "30Gi"})
+
+
+def test_metrics_say_what_the_inventory_says() -> None:
+    """Every gauge is there, each series once, capacities in base units."""
+    share = held("h", "n1", "a", shareID="s1", consumedCapacity={"memory": "10Gi"})
+    items = [node("n1"), slice_of("n1", [device("a", allowMultipleAllocations=True), device("b")]), share]
+    samples = list(metric_samples(inventory(items)))
+    values = {(sample.name.removeprefix(PREFIX), sample.labels): sample.value for sample in samples}
+    assert len(values) == len(samples)
+    assert {name for name, _ in values} == set(GAUGES)
+    kind = (("driver", DRIVER), ("model", "A100"))
+    assert values["devices", (*kind, ("state", "shared"))] == 1
+    assert values["devices", (*kind, ("state", "free"))] == 2
+    assert values["capacity_left", (*kind, ("capacity", "memory"))] == 30 * 2**30
+    assert (
+        values["namespace_capacity", (("namespace", "default"), ("driver", DRIVER), ("capacity", "memory"))]
+        == 10 * 2**30
+    )
+    assert values["claims_leaked", ()] == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(clusters())
+def test_totals_equal_the_ledger(items: list[Object]) -> None:
+    """Devices that are used or shared are those that the allocator's own ledger says are held; by any grouping."""
+    state = snapshot(items).state
+    published = {info.key for one in state.devices.slices.infos() for info in one.devices}
+    held_now = {key for key in published if state.devices.ledger.holding(key) is not None}
+    for by in GROUPINGS:
+        lines = take_inventory(state, by, NOW).lines
+        assert sum(line.used + line.shared for line in lines) == len(held_now)
+        assert sum(line.total for line in lines) == len(published)
+    by_device = {(line.driver, line.pool, line.device) for line in lines if line.used or line.shared}
+    assert by_device == {(key.driver, key.pool, key.device) for key in held_now}

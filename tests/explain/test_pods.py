@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from scheduler.app.snapshot import Snapshot, from_items
 from scheduler.config import load_config
-from scheduler.explain.hints import find_hints
-from scheduler.explain.pods import explain_pod
+from scheduler.explain.hints import find_hints, hint_steps
+from scheduler.explain.pods import explain_pod, explain_steps
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, NOW, Object, device, explained, held, request, slice_of, snapshot, want
 
@@ -209,3 +211,33 @@ def test_an_in_use_device_on_which_a_selector_fails_is_told_as_in_use() -> None:
     found, text = explained(items)
     assert "cannot allocate all claims" in found.message
     assert "2 devices: 2 in use" in text
+
+
+def test_an_explanation_comes_in_many_small_steps() -> None:
+    """At least one pause per node, so that a running scheduler can do everything else in between."""
+    snap = snapshot(cluster(30))
+    waiting = snap.pod("default", "p")
+    profile, _ = snap.profile_for(waiting)
+    steps = list(explain_steps(profile, waiting, snap.state, snap.now))
+    assert len(steps) >= 30
+    assert set(steps) == {None}
+
+
+def test_giving_up_half_way_leaves_the_state_as_it_was() -> None:
+    """Whoever asked may go away at any step: each change of a simulation is taken back all the same."""
+    snap = snapshot(cluster(3))
+    before = digest(snap)
+    waiting, bound = snap.pod("default", "p"), snap.pod("default", "user1")
+    profile, _ = snap.profile_for(waiting)
+    found = explain_pod(profile, waiting, snap.state, snap.now)
+    for make in (
+        lambda: hint_steps(profile, waiting, snap.state, snap.now, found),
+        lambda: explain_steps(profile, bound, snap.state, snap.now),
+    ):
+        total = len(list(make()))
+        for stop_after in range(1, total, max(1, total // 20)):
+            steps = make()
+            deque(islice(steps, stop_after), maxlen=0)
+            steps.close()
+            assert digest(snap) == before
+    snap.state.verify()

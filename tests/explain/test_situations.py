@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from scheduler.dra.rejections import Reason
 from tests.explain.clusters import explained
-from tests.explain.situations import ALL, Situation
+from tests.explain.situations import DEVICES, Situation
+from tests.explain.situations_plugins import PLUGINS
+from tests.explain.situations_wishes import WISHES
+
+ALL = [*DEVICES, *PLUGINS, *WISHES]
 
 
 @pytest.mark.parametrize("situation", ALL, ids=lambda one: one.name.replace(" ", "-"))
 def test_the_culprit_is_named(situation: Situation) -> None:
     """The explanation blames the right plugin, reason and devices, and says so in words."""
-    found, text = explained(situation.items, gates=situation.gates)
+    found, text = explained(situation.items, gates=situation.gates, config=situation.config)
     assert found.phase == situation.phase
     assert situation.text in text, text
     data = msgspec.json.decode(msgspec.json.encode(found))
     verdicts = [verdict for group in data["nodes"] for verdict in group["verdicts"]]
-    said = [reason for verdict in verdicts for reason in verdict["reasons"] if verdict["plugin"] == situation.plugin]
+    mine = [verdict for verdict in verdicts if verdict["plugin"] == situation.plugin]
     if situation.said:
+        said = [reason for verdict in mine for reason in verdict["reasons"]]
         assert any(situation.said in reason for reason in [*said, data["message"]]), data
     if verdicts:
-        assert situation.plugin in {verdict["plugin"] for verdict in verdicts}
+        assert mine, data
     elif situation.plugin:
         assert data["culprit"] == situation.plugin
+    causes = [cause for verdict in mine for cause in verdict["because"]] or data["because"]
+    if situation.facts:
+        assert causes[0]["facts"] == situation.facts, causes
     if situation.note:
         assert any(situation.note in note for group in data["nodes"] for note in group["notes"]), data
+    if situation.trouble[0]:
+        troubles = [trouble for group in data["nodes"] for trouble in group["troubles"]]
+        assert situation.trouble in [(one["reason"], one["subject"]) for one in troubles], troubles
     if situation.reason:
-        groups = [
-            group
-            for node in data["nodes"]
-            for claim in node["claims"]
-            for request in claim["requests"]
-            for group in request["refused"]
-            if group["reason"] == situation.reason and situation.detail.items() <= group["detail"].items()
-        ]
-        assert [group["count"] for group in groups][:1] == [situation.count], data
+        _check_group(situation, data)
+
+
+def _check_group(situation: Situation, data: dict[str, Any]) -> None:
+    groups = [
+        group
+        for node in data["nodes"]
+        for claim in node["claims"]
+        for request in claim["requests"]
+        for group in request["refused"]
+        if group["reason"] == situation.reason and situation.detail.items() <= group["detail"].items()
+    ]
+    assert [group["count"] for group in groups][:1] == [situation.count], data
+    if situation.holders:
+        assert groups[0]["holders"] == situation.holders
 
 
 def test_there_are_enough_situations() -> None:
-    """No name twice, every reason but those of pools (told as notes) and of bounds among them."""
+    """No name twice; every reason of the vocabulary, of devices or of pools; every filter plugin."""
     names = [one.name for one in ALL]
     assert len(set(names)) == len(names) >= 60
-    reasons = {one.reason for one in ALL}
-    of_pools_or_bounds = {Reason.POOL_INCOMPLETE, Reason.POOL_INVALID, Reason.LIMIT, Reason.SEARCH_BUDGET}
-    assert reasons >= {reason.value for reason in Reason if reason not in of_pools_or_bounds}
-    assert {one.note for one in ALL} >= {Reason.POOL_INCOMPLETE.value, Reason.POOL_INVALID.value}
+    assert {one.reason for one in ALL} | {one.trouble[0] for one in ALL} >= {reason.value for reason in Reason}
+    plugins = {one.plugin for one in ALL}
+    assert plugins >= {
+        "SchedulingGates", "GangScheduling", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts",
+        "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "Partition",
+        "PodTopologySpread", "InterPodAffinity", "NodeDeclaredFeatures", "DynamicResources",
+    }  # fmt: skip

@@ -229,6 +229,19 @@ def test_an_assumed_pod_that_is_deleted_frees_its_room(state: ClusterState) -> N
     state.verify()
 
 
+def test_a_pod_that_a_restored_store_shows_without_its_node_waits_again(state: ClusterState) -> None:
+    """It takes no room, and the others hear that it went; what we only assume stays."""
+    bound, unbound = pod("a", "n1"), pod("a")
+    state.apply(Change(POD, None, bound))
+    assert labels(state.apply(Change(POD, bound, unbound))) == ["AssignedPodDelete"]
+    assert not state.placements
+    state.verify()
+    state.assume(unbound, "n2")
+    assert state.apply(Change(POD, unbound, pod("a", labels={"x": "y"}))) == []
+    assert state.placements["a-1"].node == "n2"
+    state.verify()
+
+
 def test_assuming_twice_is_our_bug(state: ClusterState) -> None:
     """It would count one Pod on two nodes."""
     state.assume(pod("a"), "n1")

@@ -1,0 +1,1 @@
+"""Random schedules of faults against the real control plane, judged by the recorded history."""

@@ -1,0 +1,61 @@
+"""``python -m e2e.chaos --runs 100 --seed 1``: random schedules of faults; exit code 1 when a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+
+from e2e.chaos.run import Outcome, session, totals
+from e2e.controlplane import ControlPlane
+from e2e.controlplane.fixtures import make_api
+
+SESSION_RUNS = 10
+"""Runs on one control plane; then a fresh one, so that nothing piles up."""
+
+
+async def _runs(arguments: argparse.Namespace) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    log = arguments.out / "runs.jsonl"
+    seeds = [arguments.seed + index for index in range(arguments.runs)]
+    for start in range(0, len(seeds), SESSION_RUNS):
+        with ControlPlane() as plane:
+            async with make_api(plane) as api, session(api, plane, arguments.out, seeds[start]) as runs:
+                for seed in seeds[start : start + SESSION_RUNS]:
+                    outcome = await runs.run(seed, arguments.seconds)
+                    outcomes.append(outcome)
+                    print(outcome.line(), flush=True)
+                    for problem in outcome.problems:
+                        print("   VIOLATION", problem, flush=True)
+                    with log.open("ab") as file:
+                        file.write(msgspec.json.encode(outcome) + b"\n")
+    return outcomes
+
+
+def main() -> None:
+    """Read the arguments, run, sum up."""
+    parser = argparse.ArgumentParser(prog="python -m e2e.chaos", description=__doc__)
+    parser.add_argument("--runs", type=int, default=10, help="how many (default 10)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first run; the next one has the next seed")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of faults per run (default 8)")
+    parser.add_argument("--out", type=Path, default=Path("build/chaos"), help="folder for results and bad histories")
+    arguments = parser.parse_args()
+    arguments.out = arguments.out.resolve()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    outcomes = asyncio.run(_runs(arguments))
+    faults, load, stats = totals(outcomes)
+    for title, found in (("faults", faults), ("load", load), ("history", stats)):
+        print(f"\n{title}")
+        for name, count in sorted(found.items()):
+            print(f"{count:8} {name}")
+    bad = [outcome.seed for outcome in outcomes if outcome.problems]
+    slowest = max((outcome.settled_s for outcome in outcomes), default=0.0)
+    print(f"\n{len(outcomes)} runs, {len(bad)} with violations {bad}; the slowest settled after {slowest:.1f} s")
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()

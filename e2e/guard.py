@@ -1,0 +1,247 @@
+"""The guard as child processes, the shipped manifests pointed at them, and a Service in miniature in front."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from e2e.api import CLAIMS, JSON_PATCH, LEASES, Api, ApiError, Resource
+from e2e.controlplane import ControlPlane, build
+from e2e.controlplane.processes import ManagedProcess, free_port
+from e2e.waiting import eventually
+
+READY_TIMEOUT_S = 60.0
+NAMESPACE = "dra-scheduler"
+NAME = "dra-scheduler-guard"
+MODE_LABEL = "guard.dra-scheduler/mode"
+WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+SECRETS = Resource("", "v1", "secrets", "Secret")
+_REPO = Path(__file__).resolve().parent.parent
+# Short times, so that suites need not wait; the settling time is what each suite chooses.
+ELECTION = (
+    "--leader-elect-lease-duration=4s",
+    "--leader-elect-renew-deadline=3s",
+    "--leader-elect-retry-period=500ms",
+)
+
+
+class GuardProcess(ManagedProcess):
+    """``dra-scheduler guard`` with its own ports and log. settle_s: for how long a write may be alive."""
+
+    def __init__(
+        self,
+        folder: Path,
+        kubeconfig: Path,
+        *,
+        name: str = "guard",
+        settle_s: float = 0.5,
+        arguments: Sequence[str] = ELECTION,
+    ) -> None:
+        self.webhook_port, self.port = free_port(), free_port()
+        command = [
+            sys.executable,
+            "-m",
+            "scheduler.cli.main",
+            "guard",
+            f"--kubeconfig={kubeconfig}",
+            f"--namespace={NAMESPACE}",
+            "--bind-address=127.0.0.1",
+            "--host=127.0.0.1",
+            f"--webhook-port={self.webhook_port}",
+            f"--secure-port={self.port}",
+            f"--api-request-timeout={settle_s}s",
+            "-v=2",
+            *arguments,
+        ]
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(name, command, folder / f"{name}.log")
+
+    def get(self, path: str) -> str:
+        """The body of an endpoint of the health port, "" when it does not answer or refuses."""
+        context = ssl._create_unverified_context()  # its certificate is self-signed, made at start
+        try:
+            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}{path}", timeout=5, context=context) as answer:
+                return str(answer.read().decode())
+        except (urllib.error.URLError, OSError):
+            return ""
+
+    def active(self) -> bool:
+        """Whether it answers reviews."""
+        return self.get("/readyz") == "ok"
+
+    def start_and_wait(self) -> GuardProcess:
+        """Start and wait until it answers reviews."""
+        self.start()
+        self.wait_ready(self.active, READY_TIMEOUT_S)
+        return self
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that carry these labels; 0 without any."""
+        total = 0.0
+        for line in self.get("/metrics").splitlines():
+            sample, _, value = line.rpartition(" ")
+            bare, _, inside = sample.partition("{")
+            if bare == name and all(f'{key}="{text}"' in inside for key, text in labels.items()):
+                total += float(value)
+        return total
+
+    def log(self) -> str:
+        """The whole log."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+
+class Front:
+    """What a Service does: passes connections to the guard that is ready. ``port`` once started."""
+
+    def __init__(self, *guards: GuardProcess) -> None:
+        self.guards = list(guards)
+        self.port = 0
+        self._ready: GuardProcess | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Front:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._tasks.add(asyncio.create_task(self._probe()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _probe(self) -> None:
+        while True:
+            found = None
+            for guard in self.guards:
+                if guard.pid is not None and await asyncio.to_thread(guard.active):
+                    found = guard
+            self._ready = found
+            await asyncio.sleep(0.1)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        guard = self._ready
+        try:
+            if guard is None:
+                return
+            inner, outer = await asyncio.open_connection("127.0.0.1", guard.webhook_port)
+        except OSError:
+            return
+        finally:
+            if guard is None:
+                writer.close()
+        pumps = [asyncio.create_task(_pump(reader, outer)), asyncio.create_task(_pump(inner, writer))]
+        self._tasks.update(pumps)
+        for task in pumps:
+            task.add_done_callback(self._tasks.discard)
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await source.read(65536):
+            target.write(data)
+            await target.drain()
+    with suppress(OSError):
+        target.close()
+
+
+def apply(plane: ControlPlane, folder: str = "guard") -> None:
+    """`kubectl apply -k manifests/<folder>` as admin; the API server validates every field."""
+    kubectl = build.control_plane_binaries() / "kubectl"
+    command = [str(kubectl), f"--kubeconfig={plane.kubeconfig_for()}", "apply", "-k", str(_REPO / "manifests" / folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def point_at(api: Api, port: int, *, policy: str = "Fail") -> None:
+    """Let the shipped configuration call 127.0.0.1:port instead of the Service, with this failurePolicy."""
+    found = await api.get(WEBHOOKS, NAME)
+    patch = []
+    for place, webhook in enumerate(found["webhooks"]):
+        mode = webhook["name"].partition(".")[0]
+        client = {"url": f"https://127.0.0.1:{port}/{mode}"}
+        if bundle := webhook["clientConfig"].get("caBundle"):
+            client["caBundle"] = bundle
+        patch.append({"op": "replace", "path": f"/webhooks/{place}/clientConfig", "value": client})
+        if mode == "enforce":
+            patch.append({"op": "replace", "path": f"/webhooks/{place}/failurePolicy", "value": policy})
+    await api.patch(WEBHOOKS, NAME, patch, content_type=JSON_PATCH)
+
+
+async def remove(api: Api) -> None:
+    """Take the webhooks away (else nobody could allocate any more), the Lease and the certificates."""
+    await api.delete(WEBHOOKS, NAME, missing_ok=True)
+    await api.delete(LEASES, NAME, NAMESPACE, missing_ok=True)
+    await api.delete(SECRETS, f"{NAME}-certificates", NAMESPACE, missing_ok=True)
+
+
+def account(plane: ControlPlane) -> Path:
+    """A kubeconfig of the guard's ServiceAccount, which has what manifests/guard grants."""
+    return plane.kubeconfig_for(service_account=(NAMESPACE, NAME))
+
+
+async def called(api: Api) -> None:
+    """Wait until the API server calls the guard with a certificate it trusts: its view of the configuration lags."""
+    probe = {
+        "metadata": {"name": "guard-probe", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "none"}}]}},
+    }
+    await api.create(CLAIMS, probe)
+    status = {"allocation": {"devices": {"results": [
+        {"request": "r", "driver": "none.example.com", "pool": "none", "device": "none"}]}}}  # fmt: skip
+    seen = [""]
+
+    async def refused() -> bool:
+        try:
+            await api.patch(CLAIMS, "guard-probe", {"status": status}, "default", "status", dryRun="All")
+        except ApiError as error:
+            seen[0] = error.message
+            return "denied the request" in error.message
+        return False
+
+    try:
+        await eventually(refused, "the API server calls the guard", timeout_s=READY_TIMEOUT_S)
+    except AssertionError:
+        raise AssertionError(f"the guard is not called: {seen[0]}") from None
+    finally:
+        await api.delete(CLAIMS, "guard-probe", "default")
+
+
+@asynccontextmanager
+async def guarded(
+    plane: ControlPlane,
+    api: Api,
+    folder: Path,
+    *,
+    policy: str = "Fail",
+    settle_s: float = 0.5,
+    manifests: str = "guard",
+) -> AsyncIterator[GuardProcess]:
+    """One guard, called by the API server, while the block runs."""
+    await remove(api)
+    apply(plane, manifests)
+    guard = GuardProcess(folder, account(plane), settle_s=settle_s)
+    await point_at(api, guard.webhook_port, policy=policy)
+    try:
+        await asyncio.to_thread(guard.start_and_wait)
+        if manifests == "guard":
+            await called(api)
+        yield guard
+    finally:
+        await remove(api)
+        await asyncio.to_thread(guard.stop)

@@ -1,0 +1,158 @@
+"""The doctor's round: looks at a cluster until its findings have settled, or once at files; repairs what is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from scheduler.api.kinds import NODE, POD, Kind
+from scheduler.api.podgroups import POD_GROUP
+from scheduler.api.versions import ResourceKinds
+from scheduler.config import SchedulerConfig
+from scheduler.dra.limits import DeviceLimit
+from scheduler.edge.client import ApiClient
+from scheduler.edge.credentials import find_access
+from scheduler.edge.discovery import discover_kinds
+from scheduler.edge.dumps import read_dumps
+from scheduler.edge.errors import ApiError, NotFound
+from scheduler.edge.lister import Lister
+from scheduler.edge.repairs import DONE, Outcome, Repairer
+from scheduler.errors import ClusterError
+from scheduler.explain.doctor import Settling, examine
+from scheduler.explain.doctor_facts import Diagnosis, Look
+from scheduler.whatif.objects import Objects, Problem, known_kinds, read_objects
+
+_PARTITION = "Partition"
+_JUDGED_BY = {
+    "Pod": "who uses a claim was not judged",
+    "ResourceClaim": "nothing can be found without claims",
+    "ResourceSlice": "whether devices exist, and how much they have, was not judged",
+}
+
+
+@dataclass(slots=True)
+class Round:
+    """What one run found, and what became of repairs: ``outcomes`` None when none were asked for."""
+
+    diagnosis: Diagnosis
+    outcomes: list[Outcome] | None = None
+
+    @property
+    def left(self) -> bool:
+        """Whether errors or warnings are left."""
+        done = {outcome.body for outcome in self.outcomes or () if outcome.result == DONE}
+        findings = (one for one in self.diagnosis.findings if one.severity != "note")
+        return any(one.repair is None or one.repair.body not in done for one in findings)
+
+
+def from_files(paths: Sequence[str], config: SchedulerConfig) -> Round:
+    """One look at dump files. Raises OSError, UserError (no YAML)."""
+    objects = read_objects(read_dumps(paths), known_kinds((NODE, POD, POD_GROUP, *_device_kinds(ResourceKinds()))))
+    return Round(_diagnose(objects, partitions(config)))
+
+
+def from_cluster(
+    kubeconfig: str, config: SchedulerConfig, *, settle_s: float | None = None, fix: bool = False, dry: bool = True
+) -> Round:
+    """Look at a cluster; with ``fix`` repair what is safe, or with ``dry`` too only try it. Raises ClusterError.
+
+    ``settle_s``: how long each finding must stay; None: by check.
+    """
+    return asyncio.run(_from_cluster(kubeconfig, partitions(config), settle_s, fix, dry))
+
+
+async def _from_cluster(
+    kubeconfig: str, ours: Mapping[str, DeviceLimit], settle_s: float | None, fix: bool, dry: bool
+) -> Round:
+    access = await find_access(kubeconfig)
+    async with ApiClient(access, user_agent="dra-scheduler doctor") as client:
+        kinds = await discover_kinds(client, lambda text: None)
+
+        async def look() -> Diagnosis:
+            return _diagnose(await list_objects(client, kinds), ours)
+
+        diagnosis = await settled(look, settle_s)
+        outcomes: list[Outcome] | None = None
+        if fix:
+            repairer = Repairer(client, kinds.claim)
+            repairs = {one.repair.body: one.repair for one in diagnosis.findings if one.repair is not None}
+            outcomes = [await repairer.carry_out(repair, dry=dry) for repair in repairs.values()]
+    return Round(diagnosis, outcomes)
+
+
+async def settled(
+    look: Callable[[], Any],
+    settle_s: float | None,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Any] = asyncio.sleep,
+) -> Diagnosis:
+    """Look again until every finding of the first look has stayed long enough, or is gone."""
+    began = clock()
+    found: Diagnosis = await look()
+    settling = Settling(found, settle_s)
+    while (wait_until := settling.next_look_s()) is not None:
+        await sleep(max(0.0, began + wait_until - clock()))
+        later = await look()
+        found = settling.look_again(later, max(wait_until, clock() - began))
+    return found
+
+
+async def list_objects(client: ApiClient, kinds: ResourceKinds) -> Objects:
+    """One LIST per kind: Pods before claims, because a Pod's reservation is older than its Binding."""
+    items: list[Any] = []
+    problems: list[Problem] = []
+    listed = (NODE, POD, *_device_kinds(kinds), POD_GROUP)
+    for kind in listed:
+        try:
+            raw, _ = await Lister(client, kind, {}).list_raw()
+        except NotFound:
+            continue  # not served: there are none
+        except ApiError as error:
+            problems.append(Problem(kind.name, "", f"cannot be listed: {error}"))
+            continue
+        decoded = [msgspec.json.decode(one) for one in raw]
+        items.append({"kind": f"{kind.name}List", "apiVersion": kind.api_version, "items": decoded})
+    if not items:
+        raise ClusterError(problems[0].words() if problems else "nothing can be listed")
+    objects = read_objects(items, known_kinds(listed))
+    objects.problems[:0] = problems
+    return objects
+
+
+def _device_kinds(kinds: ResourceKinds) -> tuple[Kind, ...]:
+    return kinds.claim, kinds.slice, kinds.device_class, kinds.taint_rule
+
+
+def _diagnose(objects: Objects, ours: Mapping[str, DeviceLimit]) -> Diagnosis:
+    known = objects.found
+    pods_known = POD.name in known
+    look = Look(
+        objects.of("ResourceClaim"),
+        objects.of("Pod"),
+        objects.of("ResourceSlice"),
+        [node.name for node in objects.of("Node")] if NODE.name in known else None,
+        [group.metadata.uid for group in objects.of("PodGroup")] if POD_GROUP.name in known else None,
+        ours,
+        pods_known=pods_known,
+        slices_known="ResourceSlice" in known,
+    )
+    found = examine(look)
+    found.caveats += [f"no {kind} in the input: {lost}" for kind, lost in _JUDGED_BY.items() if kind not in known]
+    found.caveats += [f"left out: {problem.words()}" for problem in objects.problems]
+    return found
+
+
+def partitions(config: SchedulerConfig) -> dict[str, DeviceLimit]:
+    """schedulerName → the devices that the profile's Partition leaves to it; everything without one."""
+    found: dict[str, DeviceLimit] = {}
+    for profile in config.profiles:
+        enabled = {one.name for plugin_set in profile.plugins.values() for one in plugin_set.enabled}
+        arguments = profile.arguments.get(_PARTITION) or {} if _PARTITION in enabled else {}
+        drivers, pools = arguments.get("drivers") or (), arguments.get("pools") or ()
+        found[profile.scheduler_name] = DeviceLimit(frozenset(drivers), frozenset(pools))
+    return found

@@ -1,0 +1,66 @@
+"""A ClusterState as the operations that make it anew: what a part of the journal begins with.
+
+Objects are shared, not copied: taking a snapshot costs a reference per object, writing it is somebody else's work. The
+orders that decisions depend on come along: nodes in the list, Pods on their nodes, nominations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scheduler.api.kinds import POD
+from scheduler.audit.operations import Operation
+from scheduler.state.cluster import ClusterState
+from scheduler.state.fork import objects
+
+
+def snapshot(state: ClusterState) -> list[Operation]:
+    """The operations, in order. Cost: about a millisecond per 5,000 objects."""
+    operations: list[Operation] = [_shown(kind.name, item) for kind, item in objects(state)]
+    operations.extend(_placements(state))
+    operations.extend(_nominations(state))
+    operations.extend(_promises(state))
+    return operations
+
+
+def shown_by(operations: list[Operation]) -> dict[tuple[str, str], Any]:
+    """Kind and key → object, as the changes among ``operations`` leave them."""
+    return {(op[1], op[3].metadata.key): op[3] for op in operations if op[0] == "apply" and op[3] is not None}
+
+
+def _shown(kind: str, item: Any, old: Any = None) -> Operation:
+    return ("apply", kind, old, item, 0, False)
+
+
+def _placements(state: ClusterState) -> Iterator[Operation]:
+    """Pods count on their nodes in the order in which they were last placed: each is placed once more, in it."""
+    for placement in list(state.placements.values()):
+        pod = placement.info.pod
+        if placement.assumed:
+            yield "assume", pod, placement.node
+        else:
+            yield _shown(POD.name, pod, pod.key)
+
+
+def _nominations(state: ClusterState) -> Iterator[Operation]:
+    """As they are in memory, which need not be what the Pods' status says."""
+    for uid, pod in state.pods.items():
+        if uid not in state.placements and pod.status.nominatedNodeName and not state.nominator.node_of(uid):
+            yield "nominate", uid, ""
+    for node in list(state.nominator.nodes()):
+        for info in list(state.nominator.on(node)):
+            yield "nominate", info.pod, node
+
+
+def _promises(state: ClusterState) -> Iterator[Operation]:
+    ledger = state.devices.ledger
+    for uid, key, allocation in list(ledger.flights()):
+        entry = ledger.entry(uid)
+        yield "flight", uid, key, allocation, 1 if entry is None else entry.sharers
+    for uid, claim in state.devices.promised_specials().items():
+        yield "special", uid, claim
+    for name in list(state.volumes.volumes.assumed()):
+        yield "volume-assumed", name, state.volumes.volumes[name]
+    for key in list(state.volumes.claims.assumed()):
+        yield "volume-claim-assumed", key, state.volumes.claims[key]

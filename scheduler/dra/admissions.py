@@ -1,0 +1,185 @@
+"""The book of the guard: stored allocations, and those that were admitted but not seen stored yet.
+
+The API server stores a write only if the object still has the revision that the admission showed (its base). So an
+admitted allocation is settled by the first version of the claim above its base, whatever that version says: either it
+is the write itself, or somebody was faster and the write was refused, or asked about again with a new base. Versions at
+or below the base say nothing. What is never settled (the write failed after its admission) expires once no request can
+live that long, and only after the claim was read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from scheduler.api.resource import AllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
+from scheduler.dra.devices import PoolKey
+from scheduler.dra.features import Features
+from scheduler.dra.judge import Judge, Refusal, owner_of
+from scheduler.dra.ledger import Ledger
+from scheduler.dra.slices import SliceStore
+from scheduler.dra.whole_pools import WholePool, WholePools
+from scheduler.errors import InternalError
+
+_PODS_NAMED_MAX = 3
+_GONE_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An allocation admitted for ``claim`` (its version before the write) at ``admitted_at_s`` on the caller's clock.
+
+    ``base``: the revision the write was made on; ``entry``: its name in the ledger.
+    """
+
+    entry: str
+    claim: ResourceClaim
+    base: int
+    allocation: AllocationResult
+    admitted_at_s: float
+
+    @property
+    def uid(self) -> str:
+        """The claim's UID."""
+        return self.claim.uid
+
+
+def revision_of(claim: ResourceClaim) -> int:
+    """The claim's resourceVersion, 0 when it has none that can be compared."""
+    text = claim.metadata.resourceVersion
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+class Admissions:
+    """Newest known claims, slices and taint rules, the ledger of what they hold, and the open reservations.
+
+    One claim may have several reservations (two schedulers, one claim): only one of the writes can be stored, but until
+    it is seen nobody knows which. ``verify`` recomputes everything.
+    """
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+        self.slices = SliceStore(features)
+        self.ledger = Ledger(features.consumable_capacity)
+        self.claims: dict[str, ResourceClaim] = {}
+        self._pools = WholePools(self.slices)
+        self._open: dict[str, dict[str, Reservation]] = {}
+        self._count = 0
+        # UIDs that are gone for good: an answer that was under way must not bring one back.
+        self._gone: dict[str, None] = {}
+
+    # What the API server shows.
+
+    def take(self, claim: ResourceClaim) -> bool:
+        """A version of a claim, from whatever source; False when it is gone, or not newer than what is known."""
+        known = self.claims.get(claim.uid)
+        if claim.uid in self._gone or (known is not None and revision_of(claim) <= revision_of(known)):
+            return False
+        self.claims[claim.uid] = claim
+        self.ledger.set_claim(claim)
+        self._settle(claim.uid, revision_of(claim))
+        return True
+
+    def remove(self, uid: str) -> None:
+        """The claim is gone: nothing can be stored in it any more."""
+        self.claims.pop(uid, None)
+        self._gone[uid] = None
+        while len(self._gone) > _GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        self.ledger.remove_claim(uid)
+        self._settle(uid, None)
+
+    def apply_slice(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """A slice came, changed or went."""
+        self.slices.apply(old, new)
+
+    def apply_rule(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        """A taint rule came, changed or went."""
+        self.slices.apply_rule(old, new)
+
+    # Admission.
+
+    def judge(
+        self, claim: ResourceClaim, allocation: AllocationResult, slices: SliceStore | None = None
+    ) -> tuple[Refusal, ...]:
+        """What forbids ``allocation`` for ``claim``, () for nothing. ``slices``: fresher ones than the kept ones."""
+        pools = self.pool if slices is None else WholePools(slices).get
+        return Judge(self.ledger, pools, self.describe, self.features).refusals(claim, allocation)
+
+    def reserve(self, claim: ResourceClaim, allocation: AllocationResult, now_s: float) -> Reservation | None:
+        """Hold what ``allocation`` takes for ``claim``, the version that is written on; None when that has passed.
+
+        A write on a version older than the known one cannot be stored: the API server asks again with the newer one.
+        """
+        base, known = revision_of(claim), self.claims.get(claim.uid)
+        if claim.uid in self._gone or (known is not None and revision_of(known) > base):
+            return None
+        self._count += 1
+        reservation = Reservation(f"{claim.uid}/{self._count}", claim, base, allocation, now_s)
+        self._open.setdefault(claim.uid, {})[reservation.entry] = reservation
+        self.ledger.set_in_flight(reservation.entry, claim.key, allocation)
+        return reservation
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """All that are open, oldest first of each claim."""
+        return tuple(found for entries in self._open.values() for found in entries.values())
+
+    def expired(self, now_s: float, lifetime_s: float) -> list[Reservation]:
+        """Those older than any request may become. Read their claims again, ``take`` them, then ``end`` the rest."""
+        return [found for found in self.reservations() if now_s - found.admitted_at_s >= lifetime_s]
+
+    def end(self, reservation: Reservation) -> None:
+        """Let go of one reservation. Idempotent."""
+        entries = self._open.get(reservation.uid, {})
+        if entries.pop(reservation.entry, None) is not None:
+            self.ledger.drop_in_flight(reservation.entry, force=True)
+            if not entries:
+                del self._open[reservation.uid]
+
+    # Questions.
+
+    def pool(self, key: PoolKey) -> WholePool:
+        """A pool as its newest slices have it."""
+        return self._pools.get(key)
+
+    def is_stored(self, uid: str) -> bool:
+        """Whether the newest known version of the claim has an allocation."""
+        known = self.claims.get(uid)
+        return known is not None and known.status.allocation is not None
+
+    def describe(self, uid: str) -> str:
+        """A holder in words: the claim, the Pods it is reserved for; or that its allocation is only being written."""
+        claim = self.claims.get(uid)
+        if claim is None or claim.status.allocation is None:
+            reservation = next(iter(self._open.get(uid, {}).values()), None)
+            claim = claim or (None if reservation is None else reservation.claim)
+            return f"claim {claim.key if claim else uid} (being written now)"
+        pods = [f"{consumer.resource.rstrip('s')} {consumer.name}" for consumer in claim.consumers]
+        more = f" and {len(pods) - _PODS_NAMED_MAX} more" if len(pods) > _PODS_NAMED_MAX else ""
+        return f"claim {claim.key}" + (f" (for {', '.join(pods[:_PODS_NAMED_MAX])}{more})" if pods else "")
+
+    def verify(self) -> None:
+        """Recompute the ledger. Raises InternalError on a difference."""
+        self.ledger.verify()
+        for uid, claim in self.claims.items():
+            entry = self.ledger.entry(uid)
+            if (None if entry is None else entry.stored) is not claim.status.allocation:
+                raise InternalError(f"the ledger does not know the allocation of claim {claim.key}")
+        flying = {entry for entries in self._open.values() for entry in entries}
+        known = set(_flying(self.ledger, self.reservations()))
+        if flying != known:
+            raise InternalError(f"reservations {flying} differ from the ledger's {known}")
+
+    def _settle(self, uid: str, revision: int | None) -> None:
+        for reservation in tuple(self._open.get(uid, {}).values()):
+            if revision is None or revision > reservation.base:
+                self.end(reservation)
+
+
+def _flying(ledger: Ledger, reservations: Iterable[Reservation]) -> Iterator[str]:
+    for reservation in reservations:
+        if ledger.in_flight(reservation.entry) is reservation.allocation:
+            yield reservation.entry
+
+
+__all__ = ["Admissions", "Refusal", "Reservation", "owner_of", "revision_of"]

@@ -1,0 +1,268 @@
+"""Questions to the running scheduler over HTTP: explain, inventory, lint, the map, the Pods that wait.
+
+Every caller shows a bearer token, from loopback too (port-forwards arrive from there); what they may not list is
+hidden or left out of the answer. Only GET, only JSON. Paths begin with ``PREFIX``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from aiohttp import web
+
+from scheduler.api.bodies import ResourceAttributes, ReviewedUser
+from scheduler.edge.asking import TooBusyError
+from scheduler.edge.callers import Reviews, UnansweredError
+from scheduler.errors import ClusterError, UserError
+from scheduler.explain.cluster_map import ClusterMap, WaitingPods
+from scheduler.explain.facts import Explanation
+from scheduler.explain.findings import Findings
+from scheduler.explain.inventory import GROUPINGS
+from scheduler.explain.inventory_facts import Inventory
+from scheduler.explain.redaction import (
+    mentioned,
+    redact_explanation,
+    redact_findings,
+    redact_inventory,
+    redact_map,
+    redact_waiting,
+)
+from scheduler.explain.sight import Names, Own, Sight, Told, scrubber
+from scheduler.explain.text import explanation_lines
+
+PREFIX = "/questions/v1"
+NAMESPACES_MAX = 100
+"""Namespaces of one answer for which a caller's rights are asked; names from further ones are hidden."""
+RETRY_AFTER_S = 2
+LIMIT_MAX = 5_000
+NAME_MAX = 253
+_DEVICES = "resource.k8s.io"
+
+Reply = dict[str, Any]
+"""The keys of an answer beside ``now``."""
+Stories = Callable[[str, str], Awaitable[tuple[Names, list[str]]]]
+"""The record of one Pod, by namespace and name, as lines; with every name there is. Raises UserError without one."""
+
+
+class Answering(Protocol):
+    """Who answers. Raises UserError for what does not exist, ClusterError and TooBusyError for not now."""
+
+    def clock(self) -> float: ...
+    async def explain(self, namespace: str, name: str, hints: bool = True) -> Told[tuple[Explanation, Own]]: ...
+    async def inventory(self, by: str) -> Told[Inventory]: ...
+    async def lint(self) -> Told[Findings]: ...
+    async def cluster_map(self, match: str, limit: int) -> Told[ClusterMap]: ...
+    async def waiting(self, limit: int) -> Told[WaitingPods]: ...
+
+
+@dataclass(slots=True)
+class _RefusedError(Exception):
+    """Ends a request with a Status, as the API server words it."""
+
+    code: int
+    reason: str
+    message: str
+
+
+def no_record(question: str, code: int) -> None:
+    """For who counts nothing."""
+
+
+class Questions:
+    """The handlers; ``mount`` adds them to an application. ``on_answer`` is told each question and its HTTP code."""
+
+    def __init__(
+        self,
+        answers: Answering,
+        reviews: Reviews,
+        stories: Stories | None = None,
+        on_answer: Callable[[str, int], None] = no_record,
+    ) -> None:
+        self._answers, self._reviews, self._stories, self._on_answer = answers, reviews, stories, on_answer
+
+    def mount(self, app: web.Application) -> None:
+        """Add the routes."""
+        add = app.router.add_get
+        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/explanation", self._served("explanation", self._explain))
+        add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/story", self._served("story", self._story))
+        add(f"{PREFIX}/inventory", self._served("inventory", self._inventory))
+        add(f"{PREFIX}/lint", self._served("lint", self._lint))
+        add(f"{PREFIX}/map", self._served("map", self._map))
+        add(f"{PREFIX}/pods", self._served("pods", self._waiting))
+        add(f"{PREFIX}/me", self._served("me", self._me))
+
+    def _served(
+        self, question: str, handler: Callable[[web.Request, ReviewedUser], Awaitable[Reply]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """Who asks, then the answer or the refusal as JSON."""
+
+        async def serve(request: web.Request) -> web.Response:
+            answer = await answered(request)
+            self._on_answer(question, answer.status)
+            return answer
+
+        async def answered(request: web.Request) -> web.Response:
+            try:
+                told = await handler(request, await self._user(request))
+                return _reply(200, {"now": self._answers.clock(), **msgspec.to_builtins(told)})
+            except _RefusedError as refusal:
+                return _reply(refusal.code, _status(refusal))
+            except UnansweredError:
+                return _unavailable("the API server could not be asked who you are and what you may see")
+            except TooBusyError as error:
+                return _unavailable(str(error), "TooManyRequests")
+            except UserError as error:
+                return _reply(404, _status(_RefusedError(404, "NotFound", str(error))))
+            except ClusterError as error:
+                return _unavailable(str(error))
+
+        return serve
+
+    async def _user(self, request: web.Request) -> ReviewedUser:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        user = await self._reviews.user(token.strip() if scheme.lower() == "bearer" else "")
+        if user is None:
+            raise _RefusedError(401, "Unauthorized", "a bearer token of the cluster is needed")
+        return user
+
+    # the questions
+
+    async def _me(self, request: web.Request, user: ReviewedUser) -> Reply:
+        return {"answer": {"user": user.username}}
+
+    async def _explain(self, request: web.Request, user: ReviewedUser) -> Reply:
+        namespace, name = _name(request, "namespace"), _name(request, "name")
+        # Before anything is looked up: who may not get the Pod does not learn whether it exists.
+        await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
+        told = await self._answers.explain(namespace, name, request.query.get("hints") != "false")
+        found, own = told.answer
+        sight = await self._sight(user, mentioned(found, told.names))
+        seen = redact_explanation(found, sight, told.names, own)
+        return {"answer": seen, "text": list(explanation_lines(seen, self._answers.clock()))}
+
+    async def _story(self, request: web.Request, user: ReviewedUser) -> Reply:
+        namespace, name = _name(request, "namespace"), _name(request, "name")
+        await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
+        if self._stories is None:
+            raise UserError("audit trail", "", "this scheduler keeps none")
+        names, lines = await self._stories(namespace, name)
+        sight = await self._sight(user, mentioned(lines, names))
+        seen = lines if sight.everything else scrubber(sight, names).tree(lines)
+        return {"answer": {"lines": seen}}
+
+    async def _inventory(self, request: web.Request, user: ReviewedUser) -> Reply:
+        by = request.query.get("by", "model")
+        if by not in GROUPINGS:
+            raise _RefusedError(400, "BadRequest", f"by: {by[:40]!r} is none of {', '.join(GROUPINGS)}")
+        told = await self._answers.inventory(by)
+        sight = await self._sight(user, mentioned(told.answer, told.names))
+        return {"answer": redact_inventory(told.answer, sight, told.names)}
+
+    async def _lint(self, request: web.Request, user: ReviewedUser) -> Reply:
+        told = await self._answers.lint()
+        sight = await self._sight(user, mentioned(told.answer, told.names))
+        return {"answer": redact_findings(told.answer, sight, told.names)}
+
+    async def _map(self, request: web.Request, user: ReviewedUser) -> Reply:
+        sight = await self._sight(user, ())
+        match = request.query.get("match", "")[:NAME_MAX]
+        # A search in names is an answer about names: only for those who may list them.
+        told = await self._answers.cluster_map(match if sight.nodes else "", _limit(request, 200))
+        if not sight.everything:
+            sight = await self._sight(user, mentioned(told.answer, told.names))
+        return {"answer": redact_map(told.answer, sight, told.names)}
+
+    async def _waiting(self, request: web.Request, user: ReviewedUser) -> Reply:
+        told = await self._answers.waiting(LIMIT_MAX)
+        sight = await self._sight(user, {pod.pod.partition("/")[0] for pod in told.answer.pods})
+        return {"answer": redact_waiting(told.answer, sight, _limit(request, 500))}
+
+    # rights
+
+    async def _need(self, user: ReviewedUser, asked: ResourceAttributes) -> None:
+        if not await self._reviews.allowed(user, asked):
+            where = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
+            named = f' "{asked.name}"' if asked.name else ""
+            text = f'{asked.resource}{named} is forbidden: User "{user.username}" cannot {asked.verb} resource '
+            text += f'"{asked.resource}" in API group "{asked.group}"{where}'
+            raise _RefusedError(403, "Forbidden", text)
+
+    async def _sight(self, user: ReviewedUser, namespaces: Iterable[str]) -> Sight:
+        """What the caller may list; where not everything, in each of ``namespaces``."""
+
+        async def may(resource: str, group: str = _DEVICES, namespace: str = "") -> bool:
+            return await self._reviews.allowed(user, ResourceAttributes("list", resource, group, namespace))
+
+        nodes, slices, classes, rules, spaces, pods, claims, templates = await asyncio.gather(
+            may("nodes", ""),
+            may("resourceslices"),
+            may("deviceclasses"),
+            may("devicetaintrules"),
+            may("namespaces", ""),
+            may("pods", ""),
+            may("resourceclaims"),
+            may("resourceclaimtemplates"),
+        )
+        asked = sorted(namespaces)[:NAMESPACES_MAX]
+
+        async def within(everywhere: bool, resource: str, group: str) -> frozenset[str] | None:
+            if everywhere:
+                return None
+            allowed = await asyncio.gather(*(may(resource, group, namespace) for namespace in asked))
+            return frozenset(name for name, yes in zip(asked, allowed, strict=True) if yes)
+
+        return Sight(
+            nodes,
+            slices,
+            classes,
+            rules,
+            spaces,
+            await within(pods, "pods", ""),
+            await within(claims, "resourceclaims", _DEVICES),
+            await within(templates, "resourceclaimtemplates", _DEVICES),
+        )
+
+
+def _name(request: web.Request, part: str) -> str:
+    name = request.match_info[part]
+    if not name or len(name) > NAME_MAX or not name.isascii() or not name.isprintable():
+        raise _RefusedError(400, "BadRequest", f"{part}: not a name")
+    return name
+
+
+def _limit(request: web.Request, usual: int) -> int:
+    text = request.query.get("limit", str(usual))
+    if not (text.isascii() and text.isdigit() and len(text) < 7):
+        raise _RefusedError(400, "BadRequest", f"limit: {text[:20]!r} is no number")
+    return max(1, min(int(text), LIMIT_MAX))
+
+
+def _status(refusal: _RefusedError) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": refusal.message,
+        "reason": refusal.reason,
+        "code": refusal.code,
+    }
+
+
+def _unavailable(message: str, reason: str = "ServiceUnavailable") -> web.Response:
+    answer = _reply(503, _status(_RefusedError(503, reason, message)))
+    answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return answer
+
+
+def _reply(code: int, body: Any) -> web.Response:
+    answer = web.Response(status=code, body=msgspec.json.encode(body), content_type="application/json")
+    answer.headers.update({"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
+    if code == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    if len(body) and code == 200:
+        answer.enable_compression()
+    return answer

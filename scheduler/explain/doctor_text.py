@@ -1,0 +1,35 @@
+"""A diagnosis as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.explain.doctor_facts import Diagnosis, DoctorFinding
+from scheduler.explain.text import Paint, plain
+
+_STYLES = {"error": "bad", "warning": "hint", "note": "faint"}
+
+
+def diagnosis_lines(found: Diagnosis, paint: Paint = plain) -> Iterator[str]:
+    """Everything, one line at a time. Commands stand alone on their lines, so that they can be pasted."""
+    for finding in found.findings:
+        yield from _finding_lines(finding, paint)
+    counts = {severity: sum(one.severity == severity for one in found.findings) for severity in _STYLES}
+    checked = ", ".join(f"{kind} {count}" for kind, count in found.checked.items())
+    yield f"{counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes (looked at: {checked})"
+    safe = sum(one.repair is not None for one in found.findings)
+    if safe:
+        yield f"{safe} of them can be repaired without touching a claim in use: --fix shows how, --fix --yes does it"
+    yield from (paint("faint", f"note: {caveat}") for caveat in found.caveats)
+
+
+def _finding_lines(finding: DoctorFinding, paint: Paint) -> Iterator[str]:
+    title = paint(_STYLES[finding.severity], finding.severity) + paint("title", f" {finding.subject}")
+    yield title + paint("faint", f"  [{finding.check}]")
+    yield f"  {finding.what}"
+    yield f"  means: {finding.means}"
+    if finding.advice:
+        yield f"  think: {finding.advice}"
+    if finding.commands:
+        yield "  heals it:"
+        yield from (f"    {command}" for command in finding.commands)

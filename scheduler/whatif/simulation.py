@@ -1,0 +1,441 @@
+"""Scheduling an imagined cluster: the queue, the attempts and the Reserve plugins of the real scheduler; only what the
+edge would do is imagined.
+
+Each decision is carried out before the next Pod is looked at. Source: the scheduling loop (edge/loop.py, edge/commit.py
+and edge/gangs.py), step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from msgspec.structs import replace
+
+from scheduler.api.core import Pod
+from scheduler.api.kinds import POD
+from scheduler.cycle.attempt import Attempt, Rotation
+from scheduler.cycle.decision import Decision, Failed, Need, Placed, Rejected, Running
+from scheduler.cycle.gang import (
+    UNSCHEDULABLE_GROUP,
+    GroupAttempt,
+    GroupDecision,
+    Member,
+    gang_profile,
+)
+from scheduler.errors import PluginError, SchedulerError
+from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
+from scheduler.framework.instructions import BindPod, PreemptPods
+from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
+from scheduler.framework.profile import Profile
+from scheduler.framework.runner import call, run_reserve
+from scheduler.framework.status import Code, Status
+from scheduler.queue.groups import disagreement, gather
+from scheduler.queue.pod import QueuedPod
+from scheduler.whatif.controllers import evict, pod_ends
+from scheduler.whatif.world import World
+from scheduler.whatif.writes import perform
+
+ROUNDS_MAX = 50
+"""How often a Pod is tried: one that is preempted again and again must not go on for ever."""
+_STEP_BUDGET = 2000
+_GANG = "GangScheduling"
+
+
+@dataclass(slots=True)
+class Fate:
+    """What the last attempt for a Pod said. ``why``: how a node won. ``preempts``: Pods that are to go for it."""
+
+    reason: str = ""
+    message: str = ""
+    plugins: tuple[str, ...] = ()
+    why: str = ""
+    preempts: tuple[str, ...] = ()
+    nominated: str = ""
+
+
+@dataclass(slots=True)
+class _Parked:
+    """A Pod with a node that waits at Permit."""
+
+    queued: QueuedPod
+    placed: Placed
+    waiting: WaitingPod
+
+
+@dataclass(slots=True)
+class Simulation:
+    """``run`` until nothing changes any more (``until_stable``), else one attempt for each Pod that waits.
+
+    ``fates``: Pod uid → what the last attempt said. ``preempted``: keys of Pods that had to go → for whom. ``came``:
+    uids of Pods that take the place of others → of which. ``attempts`` counts. ``stable``: False when Pods went on
+    displacing each other until the simulation gave up.
+    """
+
+    world: World
+    profiles: Mapping[str, Profile]
+    waiting_pods: WaitingPods
+    until_stable: bool = False
+    fates: dict[str, Fate] = field(default_factory=dict)
+    preempted: dict[str, str] = field(default_factory=dict)
+    came: dict[str, str] = field(default_factory=dict)
+    attempts: int = 0
+    stable: bool = True
+    _rotations: dict[str, Rotation] = field(default_factory=dict)
+    _tries: dict[str, int] = field(default_factory=dict)
+    _preemptions: list[PreemptPods] = field(default_factory=list)
+    _parked: dict[str, _Parked] = field(default_factory=dict)
+    _gang_profiles: dict[str, Profile] = field(default_factory=dict)
+
+    def run(self) -> Generator[int, None, None]:
+        """Yields the number of attempts after each; ends when there is nothing more to do."""
+        queue, store = self.world.queue, self.world.store
+        errors_seen = -1
+        while True:
+            queue.flush(store.now)
+            queued = queue.pop(store.now)
+            if queued is not None:
+                if self._spent(queued):
+                    queue.done(queued.uid)
+                    continue
+                self._serve(queued)
+                self._preempt()
+                self._settle_parked()
+                yield self.attempts
+                continue
+            if self._parked and self._expire_parked():
+                continue
+            if not self.until_stable:
+                return
+            if self._finish_deletions():
+                continue
+            if errors_seen == self.world.state.version or not queue.counts()["backoff"]:
+                return
+            # What failed with an error is tried again, as long as anything else has changed meanwhile.
+            errors_seen = self.world.state.version
+            store.now += queue.next_wakeup(store.now) + 1.0
+
+    def _spent(self, queued: QueuedPod) -> bool:
+        tries = self._tries[queued.uid] = self._tries.get(queued.uid, 0) + 1
+        if not self.until_stable:
+            return tries > 1
+        if tries > ROUNDS_MAX:
+            self.stable = False
+            return True
+        return False
+
+    def held_back(self, pod: Pod, why: Callable[[Pod], Status | None]) -> str:
+        """Why a Pod was never tried, "" when it was. ``why``: asks its PreEnqueue plugins."""
+        queued = self.world.queue.get(pod.uid)
+        if queued is None or not queued.gated:
+            return ""
+        status = why(pod)
+        return "" if status is None else status.message
+
+    # One Pod
+
+    def _serve(self, queued: QueuedPod) -> None:
+        state = self.world.state
+        pod = state.pods.get(queued.uid, queued.pod)
+        profile = self.profiles[pod.spec.schedulerName]
+        if pod.uid in state.placements or pod.metadata.deletionTimestamp is not None:
+            self.world.queue.done(queued.uid)
+            return
+        group = state.pod_groups.of(pod) if state.features.generic_workload else None
+        if group is not None:
+            self._serve_group(queued, profile, pod)
+            return
+        self.attempts += 1
+        try:
+            decision = self._decide(
+                Attempt(profile, pod, state, now=self.world.store.now, rotation=self._rotation(profile))
+            )
+            if isinstance(decision, Placed):
+                self._reserve(queued, decision)
+            else:
+                self._fail(queued, report_failure(decision), decision)
+        except Exception as error:  # as in the loop: an unforeseen error costs this Pod its attempt
+            self._fail(queued, bind_failure(f"{type(error).__name__}: {error}"))
+
+    def _rotation(self, profile: Profile) -> Rotation:
+        return self._rotations.setdefault(profile.name, Rotation())
+
+    def _decide(self, attempt: Attempt) -> Decision:
+        while True:
+            outcome = attempt.step(_STEP_BUDGET)
+            if isinstance(outcome, Need):
+                attempt.answer(self._perform(attempt.pod, outcome))
+            elif not isinstance(outcome, Running):
+                return outcome
+
+    def _perform(self, pod: Pod, need: Need) -> str | None:
+        if isinstance(need.instruction, PreemptPods):
+            self._preemptions.append(need.instruction)
+            return None
+        try:
+            perform(self.world.store, pod, need.instruction)
+        except SchedulerError as error:
+            return str(error)
+        return None
+
+    def _reserve(self, queued: QueuedPod, placed: Placed) -> None:
+        self.world.state.assume(placed.pod, placed.node)
+        try:
+            refusal = run_reserve(placed.profile, placed.cycle, placed.node)
+        except PluginError as error:
+            self._unreserve(
+                queued, placed, report_failure(Failed(placed.pod, placed.profile, str(error), error.plugin))
+            )
+            return
+        if refusal is not None:
+            self._unreserve(queued, placed, reserve_rejection(refusal))
+            return
+        self._send(queued, placed)
+
+    def _send(self, queued: QueuedPod, placed: Placed) -> None:
+        why = _why(placed)
+        try:
+            permitted = run_permit(placed.profile, placed.cycle, placed.node, self.world.store.now)
+        except PluginError as error:
+            self._unreserve(
+                queued, placed, report_failure(Failed(placed.pod, placed.profile, str(error), error.plugin))
+            )
+            return
+        if isinstance(permitted, Status):
+            self._unreserve(queued, placed, reserve_rejection(permitted))
+        elif permitted is not None:
+            self.waiting_pods.add(permitted)
+            self._parked[placed.pod.uid] = _Parked(queued, placed, permitted)
+            self.fates[placed.pod.uid] = Fate("WaitOnPermit", f"node {placed.node} is kept for it", why=why)
+        else:
+            self._commit(queued, placed, why)
+
+    def _commit(self, queued: QueuedPod, placed: Placed, why: str) -> None:
+        state, store = self.world.state, self.world.store
+        promised = state.devices.promised(placed.pod)
+        try:
+            for plugin in placed.profile.pre_bind:
+                for instruction in call(plugin, "PreBind", plugin.pre_bind, placed.cycle, placed.node) or ():
+                    perform(store, placed.pod, instruction)
+            for plugin in placed.profile.pre_bind:
+                bound = getattr(plugin, "bound", None)
+                if bound is not None:
+                    call(plugin, "PreBind", bound, placed.cycle, placed.node)
+            self._bind(placed)
+        except SchedulerError as error:
+            self._give_back(placed)
+            self.world.move([*state.forget(placed.pod), *state.devices.released(promised)])
+            self._fail(queued, bind_failure(str(error)))
+            return
+        self.world.queue.done(queued.uid)
+        self.fates[placed.pod.uid] = Fate(why=why)
+        for plugin in placed.profile.post_bind:
+            try:
+                call(plugin, "PostBind", plugin.post_bind, placed.cycle, placed.node)
+            except PluginError as error:
+                store.note(str(error))
+
+    def _bind(self, placed: Placed) -> None:
+        for plugin in placed.profile.bind:
+            instruction = call(plugin, "Bind", plugin.bind, placed.cycle, placed.node)
+            if isinstance(instruction, BindPod):
+                now: Pod = self.world.store.get(POD.name, placed.pod.key) or placed.pod
+                status = replace(now.status, nominatedNodeName="")
+                bound = replace(now, spec=replace(now.spec, nodeName=instruction.node), status=status)
+                self.world.store.put(POD, bound)
+                return
+            if instruction is not None:
+                perform(self.world.store, placed.pod, instruction)
+                return
+        raise SchedulerError("no Bind plugin took the pod")
+
+    def _give_back(self, placed: Placed) -> None:
+        """Unreserve in reverse, with what it writes."""
+        for plugin in reversed(placed.profile.reserve):
+            method = getattr(plugin, "unreserve", None)
+            if method is None:
+                continue
+            try:
+                for instruction in call(plugin, "Unreserve", method, placed.cycle, placed.node) or ():
+                    perform(self.world.store, placed.pod, instruction)
+            except SchedulerError:
+                continue  # the others must still let go
+
+    def _unreserve(self, queued: QueuedPod, placed: Placed, report: FailureReport) -> None:
+        state = self.world.state
+        promised = state.devices.promised(placed.pod)
+        self._give_back(placed)
+        events = [*state.forget(placed.pod), *state.devices.released(promised)]
+        self._fail(queued, report)
+        uid = placed.pod.uid
+        self.world.queue.move(events, self.world.store.now, concerns=lambda pod: pod.uid != uid)
+
+    def _fail(self, queued: QueuedPod, report: FailureReport, decision: Decision | None = None) -> None:
+        state = self.world.state
+        pod = state.pods.get(queued.uid)
+        if pod is None or pod.spec.nodeName:
+            self.world.queue.done(queued.uid)
+            return
+        if report.nominated_node is not None:
+            state.nominate(pod, report.nominated_node)
+        plugins = report.unschedulable_plugins | report.pending_plugins
+        self.fates[pod.uid] = Fate(
+            report.reason, report.message, tuple(sorted(plugins)), nominated=state.nominator.node_of(pod.uid)
+        )
+        if isinstance(decision, Rejected):
+            self.fates[pod.uid].preempts = tuple(
+                victim.key for one in self._preemptions if one.preemptor.uid == pod.uid for victim in one.victims
+            )
+        self.world.queue.requeue(
+            queued, pod, report.unschedulable_plugins, report.pending_plugins, self.world.store.now
+        )
+
+    # What is waited for
+
+    def _settle_parked(self) -> bool:
+        """Go on with Pods whose waiting at Permit has ended; True when there were any."""
+        settled = False
+        while True:
+            ended = [
+                (parked, verdict)
+                for parked in self._parked.values()
+                if (verdict := parked.waiting.verdict(self.world.store.now)) is not None
+            ]
+            if not ended:
+                return settled
+            settled = True
+            for parked, verdict in ended:
+                del self._parked[parked.placed.pod.uid]
+                self.waiting_pods.remove(parked.placed.pod.uid)
+                if verdict.code is Code.SUCCESS:
+                    self._commit(parked.queued, parked.placed, self.fates[parked.placed.pod.uid].why)
+                    continue
+                report = bind_failure(f"waiting on permit for pod: {verdict.message}")
+                if verdict.code.rejected:
+                    report = reserve_rejection(verdict)
+                self._unreserve(parked.queued, parked.placed, report)
+
+    def _expire_parked(self) -> bool:
+        """Nobody comes any more: time passes until the first time-out."""
+        if not self.until_stable:
+            return False
+        self.world.store.now = max(self.world.store.now, min(p.waiting.due() for p in self._parked.values()))
+        return self._settle_parked()
+
+    def _preempt(self) -> None:
+        """Make the victims of the last attempt go, at once. Without ``until_stable`` they stay, and are only told."""
+        preemptions, self._preemptions = self._preemptions, []
+        for preemption in preemptions if self.until_stable else ():
+            for pod in preemption.displaced:
+                if self.world.state.nominator.node_of(pod.uid):
+                    self.world.state.nominate(pod, "")
+                    self.world.queue.release_nomination(pod, self.world.store.now)
+            victims = [self.world.store.get(POD.name, victim.key) for victim in preemption.victims]
+            for victim in victims:
+                if victim is None:
+                    continue
+                preemption.progress.last = victim
+                self._evict_for(victim, preemption.preemptor)
+            if preemption.progress.last is None:
+                preemption.progress.ended = True
+                self.world.queue.activate([preemption.preemptor.uid], self.world.store.now)
+
+    def _evict_for(self, victim: Pod, preemptor: Pod) -> None:
+        waiting = self.waiting_pods.get(victim.uid)
+        if waiting is not None and waiting.preempt("preempted"):
+            self._settle_parked()
+            return
+        self.preempted[victim.key] = preemptor.key
+        again = evict(self.world.store, victim)
+        if again is not None:
+            self.came[again.uid] = f"in place of pod {victim.key}"
+
+    def _finish_deletions(self) -> bool:
+        """Pods that are being deleted have gone in the end; True when there were any."""
+        going = [pod for pod in self.world.store.pods() if pod.metadata.deletionTimestamp is not None]
+        for pod in going:
+            pod_ends(self.world.store, pod)
+        if going:
+            self.world.store.note(f"{len(going)} Pods that were being deleted have gone")
+        return bool(going)
+
+    # Groups
+
+    def _serve_group(self, queued: QueuedPod, profile: Profile, pod: Pod) -> None:
+        state, queue = self.world.state, self.world.queue
+        group = state.pod_groups.of(pod)
+        assert group is not None
+        everybody = list(state.pod_groups.members(group.metadata.key))
+        members = []
+        for member in gather(queue, queued, everybody):
+            newest = state.pods.get(member.uid, member.pod)
+            if newest.uid in state.placements or newest.metadata.deletionTimestamp is not None:
+                queue.done(member.uid)
+            else:
+                members.append(member)
+                if member is not queued:
+                    self._spent(member)
+        if not members:
+            return
+        self.attempts += len(members)
+        pods = [state.pods.get(member.uid, member.pod) for member in members]
+        placed = [other for other in everybody if other.uid in state.placements]
+        problem = disagreement(group, [*pods, *placed])
+        if problem:
+            for member in members:
+                self._fail(member, bind_failure(problem))
+            return
+        if group.is_gang:
+            profile = self._gang_profiles.setdefault(profile.name, gang_profile(profile))
+        attempt = GroupAttempt(profile, group, pods, state, now=self.world.store.now, rotation=self._rotation(profile))
+        try:
+            decision = self._decide_group(attempt)
+        except Exception as error:  # as in the loop
+            for member in members:
+                if member.uid not in state.placements:
+                    self._fail(member, bind_failure(f"{type(error).__name__}: {error}"))
+            return
+        by_uid = {member.uid: member for member in members}
+        for one in decision.members:
+            if one.placed is not None and not decision.text:
+                self._send(by_uid[one.pod.uid], one.placed)
+            else:
+                self._fail(by_uid[one.pod.uid], _member_report(one, decision), one.decision)
+
+    def _decide_group(self, attempt: GroupAttempt) -> GroupDecision:
+        while True:
+            outcome = attempt.step(_STEP_BUDGET)
+            if isinstance(outcome, Need):
+                attempt.answer(self._perform(attempt.pod, outcome))
+            elif not isinstance(outcome, Running):
+                return outcome
+
+
+def _member_report(member: Member, decision: GroupDecision) -> FailureReport:
+    """A member's own reasons where it has some, else the group's."""
+    if isinstance(member.decision, Failed):
+        return report_failure(member.decision)
+    if decision.error:
+        return bind_failure(decision.text)
+    if member.refusal is not None:
+        return reserve_rejection(member.refusal)
+    if member.decision is not None and member.placed is None:
+        return report_failure(member.decision)
+    text = f"{UNSCHEDULABLE_GROUP}, {decision.text}" if decision.text else UNSCHEDULABLE_GROUP
+    return FailureReport("Unschedulable", text, frozenset((_GANG,)))
+
+
+def _why(placed: Placed) -> str:
+    """How the node won; to be asked before the state moves on."""
+    scores = placed.scores
+    if scores is None:
+        return "the only node that fits" if placed.feasible_nodes == 1 else "the node it was nominated to"
+    own = scores.table.row_of(placed.node)
+    others = np.flatnonzero(scores.rows != own)
+    if not len(others):
+        return "the only node that fits"
+    best = int(others[np.argmax(scores.totals[others])])
+    won, next_best = int(scores.totals[scores.rows == own][0]), int(scores.totals[best])
+    than = "as many as" if next_best == won else f"more than the {next_best} of"
+    return f"scores {won}, {than} {scores.table.name_of(int(scores.rows[best]))}; {len(scores.rows)} nodes fit"

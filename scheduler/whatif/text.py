@@ -1,0 +1,66 @@
+"""The difference for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from scheduler.explain.text import counted
+from scheduler.whatif.difference import ADDED, PLACED, Difference, Outcome, PodChange
+
+Paint = Callable[[str, str], str]
+SHOWN_MAX = 200
+"""Changes in the text; -o json has all."""
+
+
+def difference_lines(found: Difference, paint: Paint = lambda style, text: text) -> Iterator[str]:
+    """Edits, then each change with before and after, then the sums."""
+    for edit in found.edits:
+        yield paint("title", f"edit: {edit}")
+    for change in found.changes[:SHOWN_MAX]:
+        yield from _change_lines(change, paint)
+    if len(found.changes) > SHOWN_MAX:
+        yield f"… and {len(found.changes) - SHOWN_MAX} more changes (-o json shows all)"
+    if not found.changes:
+        yield "nothing changes"
+    tried = counted(found.attempts, "attempt")
+    yield (
+        f"{found.after.placed} Pods placed, {found.after.waiting} waiting "
+        f"(without the edits: {found.before.placed} and {found.before.waiting}); "
+        f"{found.unchanged} as they would be anyway; {tried}"
+    )
+    if not found.until_stable and any(_preempts(change) for change in found.changes):
+        yield paint("hint", "Pods would be preempted: --until-stable shows what follows")
+    if not found.stable:
+        yield paint("bad", "not stable: Pods go on displacing each other; this is where it was given up")
+    yield from (paint("faint", f"taken for granted: {text}") for text in found.assumptions)
+    yield from (paint("faint", f"note: {text}") for text in found.caveats)
+
+
+def _preempts(change: PodChange) -> bool:
+    return change.after is not None and bool(change.after.preempts)
+
+
+def _change_lines(change: PodChange, paint: Paint) -> Iterator[str]:
+    good = change.after is not None and change.after.state == PLACED
+    style = "good" if good else "bad"
+    yield (
+        paint(style, change.change)
+        + paint("title", f" pod {change.pod}")
+        + (f"  ({change.cause})" if change.cause else "")
+    )
+    if change.before is not None:
+        yield f"  before: {_words(change.before)}"
+    if change.after is not None:
+        yield f"  {'is' if change.change == ADDED else 'after'}: {_words(change.after)}"
+        if change.after.why:
+            yield paint("faint", f"    {change.after.why}")
+        if change.after.preempts:
+            nominated = f" on node {change.after.nominated}" if change.after.nominated else ""
+            yield paint("hint", f"    would preempt {', '.join(change.after.preempts)}{nominated}")
+
+
+def _words(outcome: Outcome) -> str:
+    if outcome.state != PLACED:
+        return f"{outcome.state}: {outcome.reason} {outcome.summary}".rstrip()
+    given = "; ".join(f"{claim}: {', '.join(devices)}" for claim, devices in outcome.devices.items())
+    return f"on node {outcome.node}" + (f" with {given}" if given else "")

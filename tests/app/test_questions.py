@@ -1,0 +1,148 @@
+"""Questions to a running scheduler: the same answers as from files, authorised per object, names hidden."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.versions import ResourceKinds
+from scheduler.app.snapshot import from_items, list_items
+from scheduler.config import load_config
+from scheduler.dra.features import Features
+from scheduler.embedded.faults import Action, Fault
+from scheduler.explain.hints import find_hints
+from scheduler.explain.pods import explain_pod
+from tests.app.asker import ADMIN, MINE, NOBODY, asker
+from tests.app.objects import gpu_slice, pod
+
+Object = dict[str, Any]
+XSS = '"><img src=x onerror=alert(1)>'
+
+
+async def test_the_running_scheduler_says_what_files_say() -> None:
+    """The explanation over HTTP equals the one from a snapshot by LISTs, hints included."""
+    async with asker() as ask:
+        items, _ = await list_items(ask.world.client, ResourceKinds(), Features())
+        snap = from_items(items, load_config(""), {}, 0.0, live=True)
+        big = snap.pod("default", "big")
+        profile, _ = snap.profile_for(big)
+        found = explain_pod(profile, big, snap.state, snap.now)
+        find_hints(profile, big, snap.state, snap.now, found)
+        answer = await ask.answer("namespaces/default/pods/big/explanation")
+        assert answer["nodes"] == msgspec.to_builtins(found.nodes)
+        assert [hint["text"] for hint in answer["hints"]] == [hint.text for hint in found.hints]
+        assert answer["message"] == found.message
+        (holder,) = answer["users"]
+        assert holder == "team/their-claim"
+
+
+async def test_a_user_of_one_namespace() -> None:
+    """They get their own Pods, not those of others; no answer has a name from elsewhere."""
+    async with asker() as ask:
+        status, body = await ask.get("namespaces/default/pods/big/explanation", MINE)
+        assert status == 200
+        text = "\n".join(body["text"])
+        assert "(node 1)" in text or "(node 2)" in text
+        assert "1 in use" in text
+        for secret in ("team", "their-pod", "their-claim", "n1", "n2"):
+            assert secret not in str(body).replace("\\n1", ""), secret
+        for path in ("map", "inventory?by=node", "inventory?by=device", "lint", "pods"):
+            seen = str(await ask.answer(path, MINE))
+            assert "their" not in seen, path
+            assert "team" not in seen, path
+            assert "'n1'" not in seen, path
+        assert [one["pod"] for one in (await ask.answer("pods", MINE))["pods"]] == ["default/big"]
+        assert (await ask.answer("map", MINE))["nodes"] == []
+        admin = await ask.answer("map")
+        assert [one["node"] for one in admin["nodes"]] == ["n1", "n2"]
+        assert admin["states"]["used"] == 1
+        assert "team" in str(await ask.answer("inventory"))
+
+
+async def test_refusals_do_not_tell_what_exists() -> None:
+    """A Pod that is there and one that is not are refused in the same words; nobody's token is nobody's."""
+    async with asker() as ask:
+        there = await ask.get("namespaces/team/pods/their-pod/explanation", MINE)
+        absent = await ask.get("namespaces/team/pods/no-such-pod/explanation", MINE)
+        assert there[0] == absent[0] == 403
+        assert there[1]["message"].replace("their-pod", "X") == absent[1]["message"].replace("no-such-pod", "X")
+        assert 'User "mine" cannot get resource "pods"' in there[1]["message"]
+        for token in ("", "wrong", ADMIN[:-1]):
+            status, body = await ask.get("map", token)
+            assert (status, body["reason"]) == (401, "Unauthorized")
+        assert (await ask.get("namespaces/default/pods/big/explanation", NOBODY))[0] == 403
+        assert (await ask.answer("pods", NOBODY)) == {"pods": [], "found": 0}
+
+
+async def test_loopback_is_no_right() -> None:
+    """What a port-forward carries comes from loopback, too: without a token nothing is answered."""
+    async with asker() as ask:
+        of_the_pod = [f"namespaces/default/pods/big/{what}" for what in ("explanation", "story")]
+        for path in ("me", "map", "pods", "lint", "inventory", *of_the_pod):
+            assert (await ask.get(path, ""))[0] == 401, path
+
+
+async def test_what_cannot_be_asked_is_refused_for_now() -> None:
+    """Reviews that fail make 503 with a time to wait, never an answer."""
+    async with asker() as ask:
+        ask.world.server.faults.add(Fault(Action.ANSWER, kind="subjectaccessreviews", times=None))
+        status, body = await ask.get("map")
+        assert (status, body["reason"]) == (503, "ServiceUnavailable")
+        assert "nodes" not in body
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("namespaces/default/pods/none/explanation", 404),
+        ("namespaces/default/pods/%00/explanation", 400),
+        (f"namespaces/default/pods/{'x' * 300}/explanation", 400),
+        ("namespaces/default/pods/ü/explanation", 400),
+        ("inventory?by=nothing", 400),
+        ("map?limit=-1", 400),
+        ("map?limit=9999999999", 400),
+        ("namespaces/default/pods/big/story", 404),
+    ],
+)
+async def test_bad_questions(path: str, status: int) -> None:
+    """Each is refused with a reason in JSON."""
+    async with asker() as ask:
+        found, body = await ask.get(path)
+        assert found == status, body
+        assert body["kind"] == "Status"
+        assert body["message"]
+
+
+async def test_questions_leave_the_deciding_state_alone() -> None:
+    """Hints take Pods and claims away in the questions' own state; the scheduler's is as before, and goes on."""
+    async with asker() as ask:
+        state = ask.world.service.state
+        before = state.version, dict(state.devices.ledger.state()), dict(state.placements)
+        await asyncio.gather(*(ask.answer("namespaces/default/pods/big/explanation") for _ in range(5)))
+        assert (state.version, dict(state.devices.ledger.state()), dict(state.placements)) == before
+        await ask.world.call("POST", "/api/v1/namespaces/default/pods", pod("later"))
+
+        async def bound() -> bool:
+            return "later" in await ask.world.bound()
+
+        await ask.world.until(bound, "a new Pod is placed")
+        answer = await ask.answer("namespaces/default/pods/later/explanation")
+        assert answer["phase"] == "scheduled"
+
+
+async def test_hostile_texts_are_data() -> None:
+    """Whatever stands in attributes and messages comes as JSON, with a type that no browser takes for markup."""
+    item = gpu_slice("n2", 2)
+    item["spec"]["devices"][0]["attributes"] = {"model": {"string": XSS}}
+    item["metadata"]["name"] = "odd"
+    item["spec"]["pool"]["name"] = "odd"
+    async with asker([item]) as ask:
+        assert XSS in str(await ask.answer("map"))
+        headers = {"Authorization": f"Bearer {ADMIN}"}
+        async with ask.session.get(f"{ask.url}/questions/v1/map", headers=headers) as answer:
+            assert answer.content_type == "application/json"
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Cache-Control"] == "no-store"

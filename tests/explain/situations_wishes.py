@@ -1,0 +1,122 @@
+"""What users ask for and do not get elsewhere (spec/cases.md, part C), as far as it shows in a Pod that waits."""
+
+from __future__ import annotations
+
+from tests.app.objects import gpu_class, node, pod
+from tests.explain.clusters import Object, device, held, request, slice_of, want
+from tests.explain.situations import TAINT, Situation, base, bound
+from tests.explain.situations_plugins import GANGS, gang
+
+NIC = "nic.example.com"
+ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+def rooted(name: str, root: str) -> Object:
+    """A device at a PCIe root."""
+    return {"name": name, "attributes": {ROOT: {"string": root}}}
+
+
+def nic_class() -> Object:
+    """A class of another driver."""
+    item = gpu_class("nic")
+    item["spec"]["selectors"] = [{"cel": {"expression": f'device.driver == "{NIC}"'}}]
+    return item
+
+
+def foreign(name: str, namespace: str, *devices: str) -> list[Object]:
+    """A claim of another namespace with devices of n1, and its Pod."""
+    claim, user = held(name, "n1", *devices), bound(f"{name}-pod", claim=name)
+    for item in (claim, user):
+        item["metadata"]["namespace"] = namespace
+    uid = f"pod/{namespace}/{name}-pod"
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": f"{name}-pod", "uid": uid}]
+    return [claim, user]
+
+
+def member(name: str, claim: str) -> Object:
+    """A Pod of the gang with a claim."""
+    return pod(name, claim=claim, schedulingGroup={"podGroupName": "g"})
+
+
+def two_members() -> list[Object]:
+    """A gang of two Pods with a claim each, and one free device."""
+    return [
+        node("n1"), gpu_class(), slice_of("n1", [device("a"), device("b")]), held("h", "n1", "b", pod="user"),
+        bound("user", claim="h"), gang(2), want(request()), want(request(), name="more"), member("first", "more"),
+        member("p", "want"),
+    ]  # fmt: skip
+
+
+WISHES = [
+    Situation(
+        "U3: enough in the cluster, too few on one node",
+        [node("n1"), node("n2"), gpu_class(), slice_of("n1", [device("a")]), slice_of("n2", [device("a")]),
+         want(request("r", 2)), pod("p", claim="want")],
+        "request r of claim default/want: 2 devices would do in the whole cluster, but all 2 must be on one node, and "
+        "no node has more than 1",
+        said="cannot allocate all claims",
+        hints=("fewer devices",),
+    ),
+    Situation(
+        "U5: who has gpu-3, in another namespace",
+        base([device(f"gpu-{n}") for n in range(4)], *foreign("theirs", "team-b", "gpu-3"),
+             want(request("r", 4))),
+        "1 by claim team-b/theirs (pod team-b/theirs-pod, for 60m)",
+        reason="in use by claim",
+        count=1,
+        holders={"team-b/theirs": 1},
+        hints=("claim ends", "fewer devices"),
+    ),
+    Situation(
+        "U7: aligned across drivers",
+        [node("n1"), gpu_class(), nic_class(), slice_of("n1", [rooted("gpu", "pci0")]),
+         slice_of("n1", [rooted("nic", "pci1")], name="nics", driver=NIC),
+         want(request("gpu"), {"name": "nic", "exactly": {"deviceClassName": "nic", "count": 1}},
+              constraints=[{"matchAttribute": ROOT}]),
+         pod("p", claim="want")],
+        f"match of {ROOT} broken: pci1 here, against gpu=gpu (pci0)",
+        reason="match broken against",
+        count=1,
+        detail={"attribute": ROOT, "value": "pci1", "against": "gpu=gpu (pci0)"},
+        hints=("drop constraint",),
+    ),
+    Situation(
+        "U12: a less important Pod holds the device",
+        [node("n1"), gpu_class(), slice_of("n1", [device("a")]), held("h", "n1", "a", pod="low"),
+         bound("low", claim="h", priority=1), want(request()), pod("p", claim="want", priority=100)],
+        "1 by claim default/h (pod default/low, for 60m)",
+        reason="in use by claim",
+        count=1,
+        holders={"default/h": 1},
+        hints=("claim ends",),
+    ),
+    Situation(
+        "U13: another scheduler gave the device away",
+        [node("n1"), gpu_class(), slice_of("n1", [device("a")]), held("h", "n1", "a", pod="other"),
+         pod("other", claim="h", nodeName="n1", scheduler="default-scheduler"), want(request()),
+         pod("p", claim="want")],
+        "1 by claim default/h (pod default/other, scheduled by default-scheduler, for 60m)",
+        reason="in use by claim",
+        count=1,
+        holders={"default/h": 1},
+        hints=("claim ends",),
+    ),
+    Situation(
+        "U14: a device in use that turned bad",
+        base([device("a", taints=[TAINT | {"effect": "NoExecute"}])], held("h", "n1", "a", pod="user"), want(request()),
+             bound("user", claim="h")),
+        "tainted broken=yes:NoExecute",
+        reason="tainted",
+        count=1,
+        detail={"taint": "broken=yes:NoExecute"},
+    ),
+    Situation(
+        "U11: a gang of which one member finds no device",
+        two_members(),
+        "PodGroup default/g is placed all or none: 1 of 2 waiting Pods would have a place, 2 are wanted together",
+        plugin="",
+        said="1 cannot allocate all claims",
+        gates=GANGS,
+        hints=("claim ends",),
+    ),
+]  # fmt: skip
