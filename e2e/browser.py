@@ -132,7 +132,7 @@ class Page:
 
     async def text(self) -> str:
         """What is to be read on the page."""
-        return str(await self.run("document.body.innerText"))
+        return str(await self.run("document.body?.innerText ?? ''"))
 
     async def sees(self, *pieces: str, timeout_s: float = 30.0) -> None:
         """Wait until the page shows all of these."""
@@ -150,18 +150,31 @@ class Page:
         """Wait until an expression is true."""
 
         async def holds() -> bool:
-            return bool(await self.run(expression))
+            return bool(await self.run(f"!!({expression})"))
 
         await eventually(holds, expression, timeout_s=timeout_s)
 
     async def click(self, selector: str) -> None:
-        """A click with the mouse in the middle of the first element that the selector finds."""
-        place = await self.run(
-            f"(() => {{ const e = document.querySelector({selector!r}); e.scrollIntoView({{block: 'center'}});"
-            " const b = e.getBoundingClientRect(); return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        """A click with the mouse in the middle of the first element that the selector finds, once it can be hit."""
+        # A link that breaks over lines is wide but not solid: its first piece is what a reader would hit.
+        look = (
+            f"(() => {{ const e = document.querySelector({selector!r}); if (!e) return null;"
+            " e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getClientRects()[0];"
+            " const x = b.x + b.width / 2, y = b.y + b.height / 2, hit = document.elementFromPoint(x, y);"
+            " return e.contains(hit) ? [x, y] : null; })()"
         )
+        places: list[list[float]] = []
+
+        async def can_be_hit() -> bool:
+            place = await self.run(look)
+            places.append(place or [])
+            return bool(place)
+
+        await eventually(can_be_hit, f"{selector} can be clicked", timeout_s=20)
+        x, y = places[-1]
+        await self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         for kind in ("mousePressed", "mouseReleased"):
-            await self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+            await self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     async def key(self, name: str, shift: bool = False) -> None:
         """One key, by its name."""

@@ -56,7 +56,6 @@ class FaultProxy:
         self._identity = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._identity.load_cert_chain(*certificate)
         self._watches: set[_Watch] = set()
-        self._requests: dict[int, web.Request] = {}
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._runner: web.AppRunner | None = None
@@ -111,10 +110,12 @@ class FaultProxy:
         self.cut_all()
 
     def cut_all(self) -> int:
-        """Abort every connection, whatever is under way; how many there were."""
-        cut = list(self._requests.values())
-        for request in cut:
-            _abort(request)
+        """Abort every connection, idle or whatever is under way; how many there were."""
+        server = None if self._runner is None else self._runner.server
+        transports = [] if server is None else [connection.transport for connection in server.connections]
+        cut = [transport for transport in transports if transport is not None]
+        for transport in cut:
+            transport.abort()
         return len(cut)
 
     def stall(self) -> None:
@@ -141,15 +142,12 @@ class FaultProxy:
     # requests
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        self._requests[id(request)] = request
         try:
             await self._flowing.wait()
             return await self._faulty(request)
         except (aiohttp.ClientError, ConnectionError, ssl.SSLError):
             _abort(request)  # the server behind us is gone, or the client is
             return web.Response(status=502)
-        finally:
-            self._requests.pop(id(request), None)
 
     async def _faulty(self, request: web.Request) -> web.StreamResponse:
         watch = request.query.get("watch") in ("1", "true")

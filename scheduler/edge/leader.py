@@ -21,7 +21,7 @@ from scheduler import __version__
 from scheduler.api.bodies import JSON, MERGE_PATCH, Lease, decode_lease, lease_body, lease_patch, lease_path
 from scheduler.edge.beat import Beat, boot_clock
 from scheduler.edge.credentials import Access
-from scheduler.edge.election import JITTER_FACTOR, Election, ElectionSettings, LeaseWrite, State
+from scheduler.edge.election import Election, ElectionSettings, LeaseWrite, State
 from scheduler.edge.errors import AnswerLost, NotFound, NotLeading, api_error
 from scheduler.edge.times import micro_time
 from scheduler.errors import ClusterError
@@ -196,10 +196,7 @@ class LeaderElector:
                 if not self._stopping.wait(self._exit_grace_s):
                     self._exit_process(1)
                 break
-            pause_s = self._settings.retry_period_s
-            if self._election.state == "standby":
-                pause_s *= 1.0 + JITTER_FACTOR * self._rng.random()
-            self._stopping.wait(pause_s)
+            self._stopping.wait(self._election.pause_s(self._clock(), self._rng.random()))
         self._end()
 
     def _turn(self) -> None:

@@ -8,6 +8,7 @@ from typing import TypeVar
 from scheduler.api.core import Pod
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Need, Running
+from scheduler.framework.instructions import PreemptPods
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 
@@ -26,10 +27,17 @@ def attempt_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
     while True:
         outcome = running.step(STEP)
         if isinstance(outcome, Need):
+            grant(outcome)
             running.answer(None)
         elif not isinstance(outcome, Running):
             return outcome
         yield
+
+
+def grant(need: Need) -> None:
+    """As if it had been done; a preemption is over at once, or its plugin would hold the Pod back from now on."""
+    if isinstance(need.instruction, PreemptPods):
+        need.instruction.progress.ended = True
 
 
 def attempt(profile: Profile, pod: Pod, state: ClusterState, now: float) -> Decision:

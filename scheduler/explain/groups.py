@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
+from msgspec.structs import replace
+
 from scheduler.api.core import Pod
-from scheduler.api.podgroups import PodGroup
+from scheduler.api.podgroups import PodGroup, SchedulingPolicy
 from scheduler.cycle.attempt import Rotation
 from scheduler.cycle.decision import Failed, Need, Placed, Rejected, Running
 from scheduler.cycle.gang import UNSCHEDULABLE_GROUP, GroupAttempt, GroupDecision, Member, gang_profile
-from scheduler.explain.attempts import STEP, attempt_steps
+from scheduler.explain.attempts import STEP, attempt_steps, grant
+from scheduler.explain.facts import Explanation
+from scheduler.explain.nodes import note_nodes
 from scheduler.explain.outcome import report_failure
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import call
@@ -33,15 +37,43 @@ def group_steps(
     waiting.sort(key=lambda member: (-member.priority, member.metadata.name))
     attempt = GroupAttempt(gang_profile(profile), group, waiting or [pod], state, now=now, rotation=Rotation())
     try:
-        while True:
-            outcome = attempt.step(STEP)
-            if isinstance(outcome, Need):
-                attempt.answer(None)
-            elif not isinstance(outcome, Running):
-                return outcome
-            yield
+        return (yield from _run(attempt))
     finally:
         attempt.abandon()
+
+
+def _run(attempt: GroupAttempt) -> Generator[None, None, GroupDecision]:
+    while True:
+        outcome = attempt.step(STEP)
+        if isinstance(outcome, Need):
+            grant(outcome)
+            attempt.answer(None)
+        elif not isinstance(outcome, Running):
+            return outcome
+        yield
+
+
+def after_the_others(
+    found: Explanation, profile: Profile, group: PodGroup, decision: GroupDecision, state: ClusterState, now: float
+) -> Generator[None, None, None]:
+    """Fill in the nodes of the first member without a place, while those with one have theirs."""
+    placed = [member.pod for member in decision.members if member.placed is not None]
+    lost = next((member.pod for member in decision.members if member.placed is None), None)
+    if lost is None:
+        return
+    without_policy = replace(group, spec=replace(group.spec, schedulingPolicy=SchedulingPolicy()))
+    held = None
+    try:
+        if placed:
+            # As a group that keeps whatever fits, they stay counted until they are given back below.
+            held = GroupAttempt(gang_profile(profile), without_policy, placed, state, now=now, rotation=Rotation())
+            yield from _run(held)
+        yield from note_nodes(found, profile, lost, state, now)
+    finally:
+        if held is not None:
+            held.abandon()
+    after = f" after {len(placed)} other{'' if len(placed) == 1 else 's'} of the group" if placed else ""
+    found.summary.append(f"nodes are told for pod {lost.key}{after}")
 
 
 def _may_enter(profile: Profile, pod: Pod, state: ClusterState) -> bool:

@@ -21,7 +21,7 @@ from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps, ended
 from scheduler.explain.choice import choose_devices, note_scores
 from scheduler.explain.facts import Cause, Explanation, HeldClaim
-from scheduler.explain.groups import gang_of, group_steps, group_summary, member_message
+from scheduler.explain.groups import after_the_others, gang_of, group_steps, group_summary, member_message
 from scheduler.explain.holders import who_uses
 from scheduler.explain.nodes import cause_of, note_nodes
 from scheduler.explain.outcome import report_failure
@@ -76,18 +76,17 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
 def _with_gang(
     profile: Profile, pod: Pod, group: PodGroup, state: ClusterState, now: float
 ) -> Generator[None, None, Explanation]:
-    """A member of a gang: the gang's fate is its own. Nodes are told as if it were the first member to be placed."""
+    """A member of a gang: the gang's fate is its own, so nodes are told for the member that finds no place."""
     decision = yield from group_steps(profile, pod, group, state, now)
     own = next((member for member in decision.members if member.pod.uid == pod.uid), Member(pod))
     if decision.text or own.placed is None:
         found = Explanation(pod.key, "waiting", pod.spec.schedulerName, member_message(own, decision))
+        yield from after_the_others(found, profile, group, decision, state, now)
     else:
         found = Explanation(pod.key, "fits", pod.spec.schedulerName, node=own.placed.node)
+        yield from note_nodes(found, profile, pod, state, now)
     found.held = held_claims(state, pod)
-    yield from note_nodes(found, profile, pod, state, now)
     found.summary[:0] = group_summary(group, pod, decision)
-    if found.phase == "waiting" and any(node.fits for node in found.nodes):
-        found.summary.append("a node that fits below fits this Pod alone, not the whole group")
     return found
 
 

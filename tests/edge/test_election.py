@@ -234,3 +234,20 @@ def test_a_successor_knows_whether_the_lease_was_given_back() -> None:
     server.write(write)
     turn(third, server, 18)
     assert (third.state, third.handed_over) == ("leading", True)
+
+
+@given(st.floats(0.0, 60.0), st.randoms(use_true_random=False))
+def test_a_standby_takes_over_within_twenty_seconds(fault_s: float, rng: random.Random) -> None:
+    """Default times, a leader that dies at any moment: it is not slept past the end of the Lease."""
+    server, leader, standby = LeaseServer(), candidate("a"), candidate("b")
+    turn(leader, server, 0.0)
+    renewal_s, now_s = 2.0, rng.uniform(0.0, 4.4)
+    while standby.state != "leading":
+        while renewal_s <= min(now_s, fault_s):
+            turn(leader, server, renewal_s)
+            renewal_s += 2.0
+        turn(standby, server, now_s)
+        taken_s = now_s
+        now_s += standby.pause_s(now_s, rng.random())
+    assert 0.0 < taken_s - fault_s <= 20.0
+    assert taken_s >= renewal_s - 2.0 + 15.0, "not before the Lease has run out"

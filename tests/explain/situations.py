@@ -224,6 +224,7 @@ STANDING = [
         reason="tainted",
         count=1,
         detail={"taint": "broken=yes:NoSchedule"},
+        hints=("tolerate device taint",),
     ),
     Situation(
         "tainted by a rule",

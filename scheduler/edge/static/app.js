@@ -51,11 +51,12 @@ async function show(fresh) {
   if (fresh) {
     document.title = `${heading(name, parameters)} – dra-scheduler`;
     status.textContent = "Loading …";
+    status.dataset.state = "loading";
   }
   try {
     const found = await VIEWS[name].load(parameters, request.signal);
     // Ages alone are no reason to draw a page anew: what the reader folded or chose stays.
-    const body = JSON.stringify({ ...found, text: null, now: Math.floor((found.now ?? 0) / 60) });
+    const body = JSON.stringify({ ...found, text: null, now: name === "waiting" ? Math.floor((found.now ?? 0) / 60) : 0 });
     if (fresh || body !== shownBody) draw(heading(name, parameters), VIEWS[name].render(found), fresh);
     shownBody = body;
     status.textContent = `As of ${new Date().toLocaleTimeString()}`;
@@ -68,11 +69,26 @@ async function show(fresh) {
   }
 }
 
+function folds() {
+  return [...content.querySelectorAll("details")];
+}
+
+/** What a fold is about, with those around it; numbers and ages may change between two looks. */
+function nameOf(fold) {
+  const words = [];
+  for (let one = fold; one && one !== content; one = one.parentElement) {
+    if (one.localName === "details") words.push(one.firstElementChild.textContent.replace(/\d+/g, ""));
+  }
+  return words.join("\n");
+}
+
 function draw(text, parts, fresh) {
   const title = el("h1", { tabindex: "-1" }, text);
   const active = document.activeElement;
   const kept = !fresh && content.contains(active) ? active.dataset.device ?? active.id : "";
+  const folded = fresh ? new Set() : new Set(folds().filter((one) => !one.open).map(nameOf));
   content.replaceChildren(title, ...parts.filter(Boolean));
+  for (const one of folds()) if (folded.has(nameOf(one))) one.open = false;
   if (fresh) title.focus({ preventScroll: true });
   else if (kept) content.querySelector(`[data-device="${CSS.escape(kept)}"], #${CSS.escape(kept)}`)?.focus({ preventScroll: true });
 }
