@@ -59,7 +59,7 @@ _PLAIN: dict[str, tuple[type[Any], ...]] = {
 
 
 def encode(position: int, operation: Operation) -> bytes:
-    """One line, without its end. What kubectl notes of a manifest stays out: it may hold passwords and decides nothing."""
+    """One line, without its end. What kubectl notes of a manifest stays out: it may hold passwords."""
     return _ENCODER.encode([position, *map(_without_manifest, operation)])
 
 
