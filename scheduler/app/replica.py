@@ -38,6 +38,7 @@ from scheduler.edge.election import ElectionSettings
 from scheduler.edge.http import Check, HealthServer, Mount, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
+from scheduler.edge.loop_trouble import loop_trouble
 from scheduler.edge.metrics import Metrics
 from scheduler.edge.pages import DebugPages
 from scheduler.edge.pod_resources import PodResources
@@ -125,6 +126,7 @@ class Replica:
         """Until a signal or a lost lease."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._ended.set)
+        self._loop.set_exception_handler(loop_trouble(self.log))
         gate: WriteGate = self.elector or OpenGate()
         async with (
             ApiClient(self.access, gate=gate, observe=self._observe) as client,
@@ -219,6 +221,7 @@ class Replica:
             kinds=kinds,
             measuring=Measuring(self.metrics),
             auditing=self._auditing(),
+            namespaces=options.namespaces,
         )
 
     def _auditing(self) -> Auditing | None:
