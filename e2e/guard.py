@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import urllib.request
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+
+from aiohttp import web
 
 from e2e.api import CLAIMS, JSON_PATCH, LEASES, Api, ApiError, Resource
 from e2e.controlplane import ControlPlane, build
@@ -134,21 +137,22 @@ class Front:
             await asyncio.sleep(0.1)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        guard = self._ready
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        outer: asyncio.StreamWriter | None = None
         try:
-            if guard is None:
+            if self._ready is None:
                 return
-            inner, outer = await asyncio.open_connection("127.0.0.1", guard.webhook_port)
-        except OSError:
+            inner, outer = await asyncio.open_connection("127.0.0.1", self._ready.webhook_port)
+            await asyncio.gather(_pump(reader, outer), _pump(inner, writer))
+        except (OSError, asyncio.CancelledError):
             return
         finally:
-            if guard is None:
-                writer.close()
-        pumps = [asyncio.create_task(_pump(reader, outer)), asyncio.create_task(_pump(inner, writer))]
-        self._tasks.update(pumps)
-        for task in pumps:
-            task.add_done_callback(self._tasks.discard)
-        await asyncio.gather(*pumps, return_exceptions=True)
+            for end in (writer, outer):
+                if end is not None:
+                    end.close()
 
 
 async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -222,6 +226,66 @@ async def called(api: Api) -> None:
         await api.delete(CLAIMS, "guard-probe", "default")
 
 
+SLOW = "slow.example.com"
+
+
+class SlowWebhook:
+    """Another validating webhook on claims' status: it allows everything, after ``delay_s`` for claims labelled slow.
+
+    The API server asks all webhooks at once and stores nothing before the last answer: so a write that the guard has
+    admitted long ago lands late.
+    """
+
+    def __init__(self, plane: ControlPlane, api: Api, delay_s: float) -> None:
+        self._plane, self._api, self._delay_s = plane, api, delay_s
+
+    async def __aenter__(self) -> SlowWebhook:
+        certificate, key = self._plane.serving_files("slow-webhook")
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+        app = web.Application()
+        app.router.add_post("/", self._answer)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        await self._api.delete(WEBHOOKS, SLOW, missing_ok=True)
+        webhook = {
+            "name": SLOW,
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "timeoutSeconds": 30,
+            "clientConfig": {
+                "url": f"https://127.0.0.1:{port}/",
+                "caBundle": base64.b64encode(self._plane.ca_file.read_bytes()).decode(),
+            },
+            "rules": [
+                {
+                    "apiGroups": ["resource.k8s.io"],
+                    "apiVersions": ["v1"],
+                    "resources": ["resourceclaims/status"],
+                    "operations": ["UPDATE"],
+                }
+            ],
+            "objectSelector": {"matchLabels": {"slow": "yes"}},
+        }
+        await self._api.create(WEBHOOKS, {"metadata": {"name": SLOW}, "webhooks": [webhook]})
+        self.asked = 0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._api.delete(WEBHOOKS, SLOW, missing_ok=True)
+        await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        review = await request.json()
+        self.asked += 1
+        await asyncio.sleep(self._delay_s)
+        response = {"uid": review["request"]["uid"], "allowed": True}
+        return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
+
+
 @asynccontextmanager
 async def guarded(
     plane: ControlPlane,
@@ -231,11 +295,12 @@ async def guarded(
     policy: str = "Fail",
     settle_s: float = 0.5,
     manifests: str = "guard",
+    arguments: Sequence[str] = ELECTION,
 ) -> AsyncIterator[GuardProcess]:
     """One guard, called by the API server, while the block runs."""
     await remove(api)
     apply(plane, manifests)
-    guard = GuardProcess(folder, account(plane), settle_s=settle_s)
+    guard = GuardProcess(folder, account(plane), settle_s=settle_s, arguments=arguments)
     await point_at(api, guard.webhook_port, policy=policy)
     try:
         await asyncio.to_thread(guard.start_and_wait)

@@ -132,7 +132,7 @@ def parse_resources(texts: _Texts | None, subject: str, field: str) -> Requests:
         try:
             result[name] = parse_quantity(text if isinstance(text, int) else str(text))
         except QuantityError as error:
-            raise UserError(subject, f"{field}[{name}]", f'"{text}" is not a quantity: {error}') from error
+            raise UserError(subject, f"{field}[{name}]", f'"{error.text}" is not a quantity: {error}') from error
     return result
 
 

@@ -17,6 +17,10 @@ _NANO: Final = -9
 _INT64_DIGITS: Final = 18
 # Powers of ten beyond this are compared by magnitude instead of being written out.
 _MAX_EXPANDED_POWER: Final = 2000
+# Longer texts are refused: reading n digits takes n² steps, and no amount of anything has as many.
+_MAX_TEXT: Final = 4000
+# Python prints no larger integers at once.
+_PRINTED: Final = 10**4000
 
 
 class Format(Enum):
@@ -36,15 +40,17 @@ _BINARY_BY_POWER: Final = {power // 10: suffix for suffix, power in _BINARY_SUFF
 
 _FORMAT_MESSAGE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _NUMERIC_MESSAGE: Final = "unable to parse numeric part of quantity"
+_LENGTH_MESSAGE: Final = f"quantities must not have more than {_MAX_TEXT} characters"
+_SHOWN: Final = 60
 _SUFFIX_MESSAGE: Final = "unable to parse quantity's suffix"
 
 
 class QuantityError(ValueError):
-    """A text is not a quantity. The message is upstream's; ``text`` is what was given."""
+    """A text is not a quantity. The message is upstream's; ``text`` is what was given, cut where it is long."""
 
     def __init__(self, text: str, message: str) -> None:
         super().__init__(message)
-        self.text = text
+        self.text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         self.message = message
 
 
@@ -161,7 +167,7 @@ class Quantity:
             return amount if -_INT64_MAX - 1 <= amount <= _INT64_MAX else 0
         if self.mantissa == 0:
             return 0
-        if -shift > len(str(abs(self.mantissa))):
+        if -shift > _digits(self.mantissa):
             quotient, rest = 0, 1
         else:
             quotient, rest = divmod(abs(self.mantissa), 10**-shift)
@@ -209,8 +215,8 @@ class Quantity:
             mantissa *= 10
             power -= 1
         if self.format is Format.DECIMAL_EXPONENT:
-            return f"{mantissa}e{power}" if power else str(mantissa)
-        return f"{mantissa}{_DECIMAL_BY_POWER.get(power, '')}"
+            return f"{_printed(mantissa)}e{power}" if power else _printed(mantissa)
+        return f"{_printed(mantissa)}{_DECIMAL_BY_POWER.get(power, '')}"
 
     def _whole(self) -> int | None:
         mantissa, power = self._normal()
@@ -223,7 +229,24 @@ def _fit_int64(*numbers: int) -> bool:
 
 def _magnitude(quantity: Quantity) -> int:
     """Decimal digits before the point, of the absolute amount."""
-    return len(str(abs(quantity.mantissa))) + quantity.power if quantity.mantissa else -(2**40)
+    return _digits(quantity.mantissa) + quantity.power if quantity.mantissa else -(2**40)
+
+
+def _digits(number: int) -> int:
+    """How many decimal digits, the sign left out."""
+    number, count = abs(number), 0
+    while number >= _PRINTED:
+        number //= _PRINTED
+        count += 4000
+    return count + len(str(number))
+
+
+def _printed(number: int) -> str:
+    """The decimal digits of an integer of any size."""
+    if -_PRINTED < number < _PRINTED:
+        return str(number)
+    high, low = divmod(abs(number), _PRINTED)
+    return f"{'-' if number < 0 else ''}{_printed(high)}{low:04000d}"
 
 
 def _strip_zeros(mantissa: int, base: int) -> tuple[int, int]:
@@ -283,8 +306,7 @@ def _parse_big(text: str, value: str, base: int, exponent: int, unit: Format, ne
     if mantissa:
         shift = power - _NANO
         if shift < 0:
-            digits = len(str(mantissa))
-            mantissa = 1 if -shift > digits else -(-mantissa // 10**-shift)
+            mantissa = 1 if -shift > _digits(mantissa) else -(-mantissa // 10**-shift)
             power = _NANO
         elif shift <= _MAX_EXPANDED_POWER:
             mantissa, power = mantissa * 10**shift, _NANO
@@ -301,6 +323,8 @@ def _split(text: str) -> tuple[bool, str, str, str, str]:
     """Sign, numeric text, digits before and after the point (leading zeros gone), suffix."""
     if not text:
         raise QuantityError(text, _FORMAT_MESSAGE)
+    if len(text) > _MAX_TEXT:
+        raise QuantityError(text, _LENGTH_MESSAGE)
     end = len(text)
     negative = text[0] == "-"
     start = 1 if text[0] in "+-" else 0

@@ -87,12 +87,15 @@ class SelectorError(ValueError):
     """A selector that cannot be parsed; the text says which part."""
 
 
+_INT64_DIGITS = 19
+
+
 def _number(text: str) -> int | None:
     """int64 as Go's ParseInt reads it, None when it does not."""
     digits = text[1:] if text[:1] in "+-" else text
-    if not digits.isascii() or not digits.isdigit():
+    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > _INT64_DIGITS:
         return None
-    value = int(text)
+    value = int(digits.lstrip("0") or "0") * (-1 if text[0] == "-" else 1)
     return value if -(2**63) <= value < 2**63 else None
 
 

@@ -23,7 +23,7 @@ def node_allocatable(node: Node) -> tuple[dict[str, int], tuple[UserError, ...]]
             quantity = parse_quantity(text if isinstance(text, int) else str(text))
         except QuantityError as error:
             field = f"status.allocatable[{name}]"
-            problems.append(UserError(f"Node {node.name}", field, f'"{text}" is not a quantity: {error}'))
+            problems.append(UserError(f"Node {node.name}", field, f'"{error.text}" is not a quantity: {error}'))
             continue
         if quantity.sign() < 0:
             problems.append(UserError(f"Node {node.name}", f"status.allocatable[{name}]", f'"{text}" is negative'))

@@ -53,7 +53,8 @@ class ClusterState:
     """Nodes as columns, Pods that count on them, devices and claims.
 
     ``version`` grows with every change; a suspended attempt compares it to learn that the world moved.
-    ``pods``: uid → newest Pod the watch has shown and not ended, waiting ones included.
+    ``pods``: uid → newest Pod the watch has shown and not ended, waiting ones included. ``served``: namespaces whose
+    Pods this scheduler may place and preempt, empty: all; what other Pods take counts all the same.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -70,6 +71,11 @@ class ClusterState:
         self.pod_groups = PodGroupState()
         self.volumes = VolumeState()
         self.version = 0
+        self.served: frozenset[str] = frozenset()
+
+    def serves(self, pod: Pod) -> bool:
+        """Whether the Pod may be placed, or made to go."""
+        return not self.served or pod.metadata.namespace in self.served
 
     def apply(self, change: Change) -> list[ClusterEvent]:
         """Take in one change; the events it amounts to, in upstream's order. Cost: O(1) for Pods and nodes."""
@@ -125,8 +131,8 @@ class ClusterState:
             old, new = old or new, None
         if new is None:
             return self._pod_gone(old) if old is not None else []
+        self.pod_groups.pod_seen(new, self.pods.get(new.uid))
         self.pods[new.uid] = new
-        self.pod_groups.pod_seen(new)
         if not new.spec.nodeName:
             return self._pod_waits(old, new)
         known = old is not None and bool(old.spec.nodeName) and not old.terminal

@@ -58,9 +58,11 @@ class PodGroupState:
             return []
         return [ClusterEvent(Resource.POD_GROUP, Action.DELETE, old, None)]
 
-    def pod_seen(self, pod: Pod) -> None:
-        """A Pod appeared or changed; its group never changes. Free for a Pod without one."""
+    def pod_seen(self, pod: Pod, before: Pod | None = None) -> None:
+        """A Pod appeared or changed; ``before`` is what was known of it. Free for a Pod without a group."""
         key = group_key(pod)
+        if before is not None and group_key(before) not in ("", key):
+            self.pod_gone(before)
         if key:
             self._members.setdefault(key, {})[pod.uid] = pod
 

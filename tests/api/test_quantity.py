@@ -170,3 +170,24 @@ def test_rounding_up_is_the_nearest_whole_amount_outwards(text: str) -> None:
         rounded = quantity.value()
         assert abs(rounded) >= abs(exact)
         assert abs(rounded) - abs(exact) < 1
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 4001, "0." + "0" * 4000 + "1", "1" * 5000 + "Ei", "0" * 1_000_000 + "1", "1e" + "9" * 5000]
+)
+def test_a_text_longer_than_any_amount_is_refused_at_once(text: str) -> None:
+    """Reading it would take quadratic time; the error shows its beginning only."""
+    with pytest.raises(QuantityError, match="more than 4000 characters") as refused:
+        parse_quantity(text)
+    assert len(refused.value.text) < 100
+
+
+@pytest.mark.parametrize("text", ["9" * 3990 + "e1999", "-" + "9" * 3990 + "e1999", "9" * 3999, "1e-2147483648"])
+def test_the_longest_amounts_can_be_added_compared_and_printed(text: str) -> None:
+    """Python refuses to print integers of more than 4,300 digits at once."""
+    amount = parse_quantity(text)
+    total = amount + amount
+    assert (total > amount) is (amount.sign() > 0)
+    assert str(total)
+    assert total.value() == 0 or amount.power < 0
+    assert hash(total) != hash(amount)

@@ -42,6 +42,12 @@ LABELS = {"disk": "ssd", "rank": "10", "text": "x"}
         ("text", "Gt", ("1",), False),
         ("rank", "Gt", ("9.5",), False),
         ("rank", "Gt", ("9223372036854775808",), False),
+        ("rank", "Gt", ("9" * 5000,), False),
+        ("rank", "Gt", ("-" + "9" * 5000,), False),
+        ("rank", "Gt", ("0" * 5000 + "9",), True),
+        ("rank", "Gt", ("+9",), True),
+        ("rank", "Lt", ("-9223372036854775808",), False),
+        ("rank", "Gt", ("-9223372036854775808",), True),
         ("rank", "Almost", ("10",), False),
     ],
 )

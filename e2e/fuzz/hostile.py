@@ -1,0 +1,183 @@
+"""Hostile leaves: texts, numbers, quantities, times and CEL bombs. Pure data, in a fixed order."""
+
+from __future__ import annotations
+
+from e2e.fuzz.samples import CSI, DRIVER, HOST, NS, ZONE
+
+LONG = "x" * 70_000
+ROOT = f'device.attributes["{DRIVER}"]'
+
+UNICODE = (
+    "\u0000",
+    "\u202egnp.exe",
+    "e\u0301\u0301\u0301",
+    "\ufeff",
+    "\U0001f4a9" * 40,
+    "\u2028\u2029",
+    "ſ",
+    "ß",
+    "٣",  # a digit to Python, none to Go
+    "²",  # isdigit() says yes, int() says no
+    "\u200b",
+    "ﬀ",
+)
+NAMES = ("", "n1", "n2", "gone", "gpu", "g0", "wanted", "held", "gang", "app", "a", NS, DRIVER, CSI, HOST, ZONE)
+NAMES += (
+    "/",
+    "a/b/c",
+    "..",
+    "*",
+    "%s%n",
+    "{0}",
+    "default/wanted",
+    "pods",
+    "cpu",
+    "memory",
+    "storage",
+    "example.com/fpga",
+)
+WORDS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "in", "Equal", "NoSchedule", "NoExecute", "All")
+WORDS += ("ExactCount", "DoNotSchedule", "ScheduleAnyway", "Honor", "Never", "Always", "Succeeded", "Failed", "true")
+QUANTITIES = (
+    "",
+    "0",
+    "-1",
+    "+1",
+    "-0",
+    "1e999999999999999999999",
+    "1e2147483648",
+    "1e2147483647",
+    "1e-2147483648",
+    "1e308",
+    "1e-308",
+    "9" * 19,
+    "9" * 5000,
+    "0." + "0" * 5000 + "1",
+    "1" * 5000 + "Ei",
+    "9223372036854775807",
+    "9223372036854775808",
+    "-9223372036854775808",
+    "-9223372036854775809",
+    "9223372036854775807Ei",
+    "8Ei",
+    "7.9Ei",
+    "-8Ei",
+    "1E",
+    "1Ki1",
+    "1kk",
+    "1 Gi",
+    "0x10",
+    "1_000",
+    "Infinity",
+    "NaN",
+    "1.",
+    ".1",
+    ".",
+    "1..2",
+    "1n",
+    "0.1n",
+    "٣",
+    "²",
+    "1e",
+    "e1",
+    "--1",
+    "500m",
+    "1e-1000000",
+)
+TIMES = (
+    "",
+    "9999-99-99T99:99:99Z",
+    "0000-00-00T00:00:00Z",
+    "0001-01-01T00:00:00Z",
+    "9999-12-31T23:59:59Z",
+    "10000-01-01T00:00:00Z",
+    "-1",
+    "2026-02-30T00:00:00Z",
+    "2026-01-01T00:00:60Z",
+    "2026-01-01T00:00:00+99:99",
+    "2026-01-01T00:00:00." + "9" * 400 + "Z",
+    "2026-01-01T00:00:00",
+    "1e9",
+    "now",
+    "٢٠٢٦-01-01T00:00:00Z",
+)
+_DOUBLING = f"cel.bind(a, {ROOT}.model, cel.bind(b, a+a+a+a+a+a+a+a, cel.bind(c, b+b+b+b+b+b+b+b, "
+_DOUBLING += "cel.bind(d, c+c+c+c+c+c+c+c, cel.bind(e, d+d+d+d+d+d+d+d, cel.bind(f, e+e+e+e+e+e+e+e, f+f == ''))))))"
+CEL_BOMBS = (
+    "",
+    "(" * 100 + "true" + ")" * 100,
+    "(" * 250 + "true" + ")" * 250,
+    "(" * 5000 + "true" + ")" * 5000,
+    "!" * 5000 + "true",
+    "-" * 4000 + "1 == 1",
+    "&&".join(["true"] * 1000),
+    "||".join(["false"] * 1000),
+    "true ? " * 1200 + "true" + " : true" * 1200,
+    "[" + ",".join(["1"] * 5000) + "].size() > 0",
+    "[" * 2000 + "]" * 2000 + " == []",
+    "{" + ",".join(f"{n}:{n}" for n in range(1000)) + "}.size() > 0",
+    "lists.range(100).all(a, lists.range(100).all(b, lists.range(100).all(c, a + b + c >= 0)))",
+    "lists.range(1000000).size() > 0",
+    "lists.range(9223372036854775807).size() > 0",
+    "[1,2,3,4,5,6,7,8,9,10].map(a, [a,a,a,a,a,a,a,a,a,a].map(b, [b,b,b,b,b,b,b,b,b,b].map(c, [c,c,c,c]))).size() > 0",
+    _DOUBLING,
+    '"%s".format([["x"]]) == ""',
+    '"%.100000000f".format([1.0]) == ""',
+    '"%1000000000d".format([1]) == ""',
+    '"' + "a" * 9000 + '".matches("' + "(a*)*" * 20 + 'b")',
+    '"a".matches("' + "a{1000}{1000}" + '")',
+    '"a".matches("(?P<n>a)\\\\1")',
+    '"' + "a" * 1000 + '".replace("a", "' + "b" * 4000 + '") == ""',
+    '"a,".split(",").join("' + "x" * 8000 + '") == ""',
+    'quantity("1e999999999") > quantity("1e999999998")',
+    'quantity("' + "9" * 5000 + '").isGreaterThan(quantity("1"))',
+    'quantity("1e2147483647").add(quantity("1e-2147483648")).sign() == 1',
+    'quantity("1e2147483647").asInteger() > 0',
+    'semver("' + "9" * 4000 + '.0.0").major() > 0',
+    "9223372036854775807 + 1 > 0",
+    "-9223372036854775808 / -1 > 0",
+    "1 / 0 == 1",
+    "1.0e400 > 0.0",
+    'int("' + "9" * 5000 + '") > 0',
+    'double("' + "9" * 5000 + '") > 0.0',
+    'timestamp("9999-12-31T23:59:59Z") + duration("9999999999h") > timestamp("0001-01-01T00:00:00Z")',
+    'duration("' + "9" * 5000 + 'h") > duration("1s")',
+    f'{ROOT}.nothing == "x"',
+    f"{ROOT}.model.matches({ROOT}.model)",
+    'device.attributes["no.domain"].x == 1',
+    "device",
+    "device == device",
+    "1",
+    "dyn(1)",
+    "dyn([1,2,3]).all(x, dyn(x).y)",
+    "true" + " " * 10_300,
+    "true // \u202e",
+    '"\\ud800" == ""',
+    "'\u0000' == ''",
+    "`a-b`",
+    'sets.contains([1], ["a"])',
+    'ip("::ffff:1.2.3.4") == ip("1.2.3.4")',
+    'cidr("0.0.0.0/99").containsIP("1.2.3.4")',
+    'url("http://' + "a" * 9000 + '").getHost() == ""',
+    "optional.none().orValue(true)",
+    "[?optional.none()] == []",
+    "x",
+    "size(" * 200 + "[]" + ")" * 200,
+)
+NUMBERS = (0, 1, -1, 2, 100, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 10**18)
+HUGE_NUMBERS = (b"1e400", b"-1e400", b"1" * 400, b"9" * 5000, b"-9223372036854775809", b"18446744073709551616", b"1.5")
+HUGE_NUMBERS += (b"1e-400", b"0.1e1", b"-0", b"01", b"NaN", b"Infinity", b"1.0", b"3e0")
+BAD_BYTES = (
+    b'"\xff\xfe"',
+    b'"\xed\xa0\x80"',
+    b'"\\ud800"',
+    b'"\\udc00\\ud800"',
+    b'"\\u0000"',
+    b'"\\x"',
+    b"'a'",
+    b"tru",
+)
+DEPTHS = (100, 1000, 5000, 100_000)
+"""Levels; the parsers of JSON and CEL must refuse the deep ones without touching the C stack's end."""
+
+TEXTS = (*UNICODE, *NAMES, *WORDS, *QUANTITIES, *TIMES, LONG)
