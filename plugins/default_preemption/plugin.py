@@ -135,7 +135,9 @@ class DefaultPreemption(PluginBase):
             self._running = {uid: other for uid, other in self._running.items() if uid in known and not other.ended}
             self._running[cycle.pod.uid] = progress
         displaced = tuple(
-            info.pod for info in cycle.state.nominator.on(chosen.node) if info.pod.priority < cycle.pod.priority
+            info.pod
+            for info in cycle.state.nominator.on(chosen.node)
+            if info.pod.priority < cycle.pod.priority and cycle.state.serves(info.pod)
         )
         return PreemptPods(cycle.pod, chosen.node, chosen.victims, displaced, progress)
 

@@ -108,6 +108,7 @@ def build_auditing(
     clock: Callable[[], float],
     run_id: str,
     replica: str,
+    namespaces: frozenset[str] = frozenset(),
 ) -> Auditing | None:
     """What the options ask for, None when that is nothing. Files are opened later, beside the loop."""
     if not options.file and not options.record:
@@ -118,7 +119,8 @@ def build_auditing(
         return AuditStore(options.file, max_age_s=options.max_age_s, max_size_bytes=options.max_size_bytes)
 
     def header(position: int) -> Header:
-        return Header(FORMAT, run_id, position, clock(), __version__, replica, document(config), dict(gates))
+        written = document(config)
+        return Header(FORMAT, run_id, position, clock(), __version__, replica, written, dict(gates), sorted(namespaces))
 
     def lost(text: str) -> None:
         meter.record_gap()

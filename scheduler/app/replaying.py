@@ -118,6 +118,7 @@ def _replayer(header: Header, wanted: Callable[[str, Sequence[Pod]], bool]) -> R
     features = Features.from_gates(header.gates)
     config = load_config(yaml.safe_dump(header.config))
     state = ClusterState(features)
+    state.served = frozenset(header.namespaces)
     return Replayer(state, build_profiles(config, state, _ids(), features), wanted)
 
 

@@ -237,6 +237,7 @@ class Replica:
             clock=time.time,
             run_id=uuid.uuid4().hex[:12],
             replica=self.host,
+            namespaces=options.namespaces,
         )
 
     async def _serve(self, client: ApiClient, service: Service) -> HealthServer | None:

@@ -105,12 +105,14 @@ class Service:
         kinds: ResourceKinds | None = None,
         measuring: Measuring | None = None,
         auditing: Auditing | None = None,
+        namespaces: frozenset[str] = frozenset(),
     ) -> None:
         self.config, self.client, self.meter, self.log = config, client, meter, log
         kinds = kinds or ResourceKinds()
         features = Features.from_gates(feature_gates or {})
         self._auditing = auditing
         self.state = ClusterState(features) if auditing is None else auditing.state(features)
+        self.state.served = namespaces
         waiting_pods = WaitingPods()
         self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
         self._measuring = measuring
@@ -155,6 +157,8 @@ class Service:
             self._own_events,
         )
         self.committer.on_wait = reports.waiting
+        self.committer.on_verified = meter.verified
+        self.committer.on_claim_write = meter.claim_written
         self.extenders: ExtenderClient | None = None
         if config.extenders:
             self.extenders = ExtenderClient(config.extenders, client, binder, beat, self._trouble)

@@ -7,6 +7,7 @@ ignores beside ``--config`` (a listed difference).
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -61,6 +62,9 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--feature-gates", default="", metavar="A=true,B=false", help="kube-scheduler's feature gates")
     add("--pod-max-in-unschedulable-pods-duration", type=parse_seconds, default=300.0, metavar="DURATION",
         help="try a waiting Pod again after this long without an event (default 5m0s)")  # fmt: skip
+    add(
+        "--namespaces", default="", metavar="A,B", help="place and preempt Pods of these namespaces only (default: all)"
+    )
     add_flag(parser, "trust-loopback", default=False, text="clients on this machine need no token on the HTTPS port")
     add_flag(parser, "verify-caches", default=False, text="recompute every cached value and compare; slow")
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
@@ -95,6 +99,7 @@ def run_options(arguments: Arguments, read_text: Callable[[str], str]) -> RunOpt
         feature_gates=parse_feature_gates(arguments.feature_gates),
         verify_caches=arguments.verify_caches,
         trust_loopback=arguments.trust_loopback,
+        namespaces=_namespaces(arguments.namespaces),
         pod_max_in_unschedulable_pods_s=arguments.pod_max_in_unschedulable_pods_duration,
         master=arguments.master,
         serving=serving_options(arguments),
@@ -113,6 +118,15 @@ def _election(arguments: Arguments, election: LeaderElection) -> LeaderElection:
     check_leader_election(election, "leaderElection", problems)
     problems.raise_any()
     return election
+
+
+def _namespaces(text: str) -> frozenset[str]:
+    """Names separated by commas. Raises UsageError for one that no namespace can have."""
+    names = [name.strip() for name in text.split(",")] if text else []
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
+            raise UsageError(f"--namespaces: {name!r} is no name of a namespace")
+    return frozenset(names)
 
 
 def _in_folder(folder: str, name: str) -> str:

@@ -45,6 +45,7 @@ class Header(msgspec.Struct, frozen=True, omit_defaults=True):
     replica: str = ""
     config: dict[str, Any] = {}
     gates: dict[str, bool] = {}
+    namespaces: list[str] = []
     snapshot: int = 0
 
 

@@ -189,9 +189,9 @@ class SchedulingLoop:
                 self.queue.release_nomination(old, now)
 
     def _waits(self, pod: Pod | None) -> bool:
-        return (
-            pod is not None and not pod.spec.nodeName and not pod.terminal and pod.spec.schedulerName in self.profiles
-        )
+        if pod is None or pod.spec.nodeName or pod.terminal or pod.spec.schedulerName not in self.profiles:
+            return False
+        return self.state.serves(pod)
 
     def note_gated(self, queued: QueuedPod, status: Status) -> None:
         """A PreEnqueue plugin holds the Pod back (the queue's observer calls this). Told after GATE_REPORT_S.

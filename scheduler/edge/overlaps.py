@@ -44,5 +44,5 @@ def _holder(state: ClusterState, claim: ResourceClaim, profiles: Container[str])
     for consumer in claim.consumers:
         placement = state.placements.get(consumer.uid)
         if placement is not None and placement.info.pod.spec.schedulerName in profiles:
-            return placement.info.pod
+            return placement.info.pod if state.serves(placement.info.pod) else None
     return None

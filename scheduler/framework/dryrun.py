@@ -108,7 +108,11 @@ def _try(
     answers: dict[int, Candidate | Status | None] = {}
     trials: dict[int, _Node] = {}
     for row in rows.tolist():
-        lower = [info for info in nodes.pods(row) if info.pod.priority < cycle.pod.priority]
+        lower = [
+            info
+            for info in nodes.pods(row)
+            if info.pod.priority < cycle.pod.priority and cycle.state.serves(info.pod)
+        ]
         if lower:
             trials[row] = _Node(row, lower)
         else:

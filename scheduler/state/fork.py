@@ -48,6 +48,7 @@ def fork_steps(state: ClusterState, per_step: int = OBJECTS_PER_STEP) -> Generat
     nominated = [(info, node) for node in state.nominator.nodes() for info in state.nominator.on(node)]
     yield
     copy = ClusterState(state.features)
+    copy.served = state.served
     for number, (kind, item) in enumerate(entries, 1):
         copy.apply(Change(kind, None, item))
         if number % per_step == 0:

@@ -93,6 +93,7 @@ def test_the_rest_of_the_flags() -> None:
         "--feature-gates=DRADeviceTaints=false",
         "--verify-caches",
         "--trust-loopback",
+        "--namespaces=team-b,team-a",
         "--logging-format=json",
         "--pod-max-in-unschedulable-pods-duration=1m30s",
     )
@@ -104,6 +105,7 @@ def test_the_rest_of_the_flags() -> None:
         feature_gates={"DRADeviceTaints": False},
         verify_caches=True,
         trust_loopback=True,
+        namespaces=frozenset({"team-a", "team-b"}),
         logging_format="json",
         pod_max_in_unschedulable_pods_s=90.0,
     )
@@ -119,6 +121,8 @@ def test_a_certificate_folder_stands_for_two_files() -> None:
     ("flag", "message"),
     [
         ("--secure-port=70000", "70000 is not a port between 0 and 65535"),
+        ("--namespaces=a,,b", "--namespaces: '' is no name of a namespace"),
+        ("--namespaces=A", "--namespaces: 'A' is no name of a namespace"),
         ("--leader-elect=maybe", "'maybe' is not true or false"),
         ("--leader-elect-retry-period=2", 'time: missing unit in duration "2"'),
         ("--logging-format=xml", "invalid choice"),
