@@ -51,6 +51,15 @@ class ServiceMeter:
         self._metrics.lost_races.labels(profile).inc()
         self._metrics.binds.add(("lost",))
 
+    def verified(self, result: str, waited_s: float) -> None:
+        """A verification ended: won, pair, lost or late."""
+        self._metrics.verifications.labels(result).inc()
+        self._metrics.verify_duration.observe(waited_s)
+
+    def claim_written(self, operation: str, result: str) -> None:
+        """A write of a claim ended: success, conflict or error."""
+        self._metrics.claim_writes.labels(operation, result).inc()
+
     def foreign_overlap(self, profile: str, count: int) -> None:
         """Another scheduler gave away ``count`` devices that are ours."""
         self._metrics.foreign_overlaps.inc(count)

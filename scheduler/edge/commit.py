@@ -170,6 +170,10 @@ class Committer:
         self.on_wait: Callable[[Pod, WaitUntil], None] = lambda pod, wait: None
         self.on_kept_waiting: Callable[[Pod], None] = lambda pod: None
         self.on_preempt: Callable[[PreemptPods], None] = lambda preemption: None
+        # How each verification ended (won, pair, lost, late) and how many seconds the Binding waited for it.
+        self.on_verified: Callable[[str, float], None] = lambda result, waited_s: None
+        # Each write of a claim (allocate, reserve, unreserve, deallocate) and its result (success, conflict, error).
+        self.on_claim_write: Callable[[str, str], None] = lambda operation, result: None
         self.aside: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
         self.extenders: Extends = NoExtenders()
         self._stopping = False
@@ -290,13 +294,17 @@ class Committer:
         if isinstance(instruction, WriteClaim):
             return self._learn(await self._write(instruction))
         if isinstance(instruction, DeallocateClaim):
-            return self._learn(await self.claims.deallocate(instruction.claim, instruction.consumer_uid or pod.uid))
+            with self._counted("deallocate"):
+                consumer = instruction.consumer_uid or pod.uid
+                return self._learn(await self.claims.deallocate(instruction.claim, consumer))
         if isinstance(instruction, UnreserveClaim):
-            return self._learn(await self.claims.unreserve(instruction.claim, instruction.pod_uid))
+            with self._counted("unreserve"):
+                return self._learn(await self.claims.unreserve(instruction.claim, instruction.pod_uid))
         if isinstance(instruction, CreateClaim):
             stored = await self.pod_claims.create(instruction.claim)
             instruction.created(stored)
-            return self._learn(await self.claims.allocate(stored, instruction.allocation, instruction.consumer))
+            with self._counted("allocate"):
+                return self._learn(await self.claims.allocate(stored, instruction.allocation, instruction.consumer))
         if isinstance(instruction, DeleteClaim):
             await self.pod_claims.delete(instruction.claim)
             return None
@@ -326,8 +334,23 @@ class Committer:
 
     async def _write(self, write: WriteClaim) -> ResourceClaim:
         if write.allocation is not None:
-            return await self.claims.allocate(write.claim, write.allocation, write.consumer)
-        return await self.claims.reserve(write.claim, write.consumer)
+            with self._counted("allocate"):
+                return await self.claims.allocate(write.claim, write.allocation, write.consumer)
+        with self._counted("reserve"):
+            return await self.claims.reserve(write.claim, write.consumer)
+
+    @contextmanager
+    def _counted(self, operation: str) -> Iterator[None]:
+        """Tell how a write of a claim ended: ``conflict`` when somebody else's write was in its way."""
+        result = "error"
+        try:
+            yield
+            result = "success"
+        except ClaimError as error:
+            result = "conflict" if error.lost_race else "error"
+            raise
+        finally:
+            self.on_claim_write(operation, result)
 
     def _learn(self, claim: ResourceClaim | None) -> ResourceClaim | None:
         """What the server confirmed is known at once, and is never un-assumed (spec dra 25, no. 16)."""
@@ -384,15 +407,18 @@ class Committer:
         Claims that had their allocation before are looked at too, as long as no other Pod counts on them: a process
         that died between write and verification left them unchecked.
         """
+        began_s = asyncio.get_running_loop().time()
         if written:
             revision = max(revision_of(claim.metadata.resourceVersion) or 0 for claim in written)
             if not await self.revisions.wait_revision(revision, self.verify_timeout_s):
+                self.on_verified("late", asyncio.get_running_loop().time() - began_s)
                 text = f"the claim watch did not reach revision {revision} within {self.verify_timeout_s:g} s"
                 raise _LostError(text + await self._give_back(written, placed.pod))
         ours = {claim.uid: claim for claim in written}
         lost: list[ResourceClaim] = []
         texts: list[str] = []
-        for claim in [*written, *self._unchecked(placed.pod, ours)]:
+        judged = [*written, *self._unchecked(placed.pod, ours)]
+        for claim in judged:
             verdict = self._verdict(placed, claim, None if claim.uid in ours else _LAST)
             if isinstance(verdict, str):
                 texts.append(verdict)
@@ -404,6 +430,9 @@ class Committer:
                 texts.append(f"{other.what} of claim {claim.key} is held by claim {other.claim}, which was first")
             elif isinstance(verdict, WonPair):
                 outcome.overlaps += [f"{c.what} of claim {claim.key}: also {c.claim}" for c in verdict.conflicts]
+        if judged:
+            result = "lost" if texts else "pair" if outcome.overlaps else "won"
+            self.on_verified(result, asyncio.get_running_loop().time() - began_s)
         if texts:
             outcome.overlaps.clear()
             raise _LostError("; ".join(texts) + await self._give_back(lost, placed.pod))
@@ -451,7 +480,8 @@ class Committer:
         for claim in claims:
             try:
                 mine = reservation(claim, pod)
-                self._learn(await self.claims.deallocate(claim, pod.uid if mine is None else mine.uid))
+                with self._counted("deallocate"):
+                    self._learn(await self.claims.deallocate(claim, pod.uid if mine is None else mine.uid))
             except ClaimInUseError:
                 continue  # another consumer counts on it now: it keeps the claim, this Pod tries again
             except SchedulerError as error:

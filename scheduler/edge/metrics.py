@@ -317,8 +317,13 @@ class Metrics:
         )
         self.verify_duration = self._histogram(
             "dra_scheduler_verify_duration_seconds",
-            "From the status write until the claim watch has passed it.",
+            "How long a Binding waited for the claim watch to pass our writes, and for the look at who else wrote.",
             exponential(0.001, 2, 15),
+        )
+        self.verifications = self._counter(
+            "dra_scheduler_verifications_total",
+            "Verifications before a Binding: won, pair (another scheduler came second), lost, late (watch too slow).",
+            "result",
         )
         self.loop_age = self._gauge("dra_scheduler_loop_beat_age_seconds", "Seconds since the loop last turned.")
         self.tasks = self._gauge("dra_scheduler_tasks", "Tasks of the event loop: watches, writers, Pods being bound.")

@@ -52,8 +52,10 @@ async def test_a_foreign_allocation_that_was_first_wins(step: str) -> None:
         await idle(w)
         given = sorted((await results(w)).values())
         assert given == [[("n1", "gpu-0")], [("n1", "gpu-1")]]
-        assert w.counts.seen["lost"] == 1
+        assert w.counts.seen["lost"] == w.counts.seen["verified lost"] == w.counts.seen["verified won"] == 1
         assert w.counts.seen["overlap"] == 0
+        assert w.counts.seen["allocate success"] == 2
+        assert w.counts.seen["deallocate success"] == 1
         assert (await reasons(w, "p")).count("LostRace") == 1
         assert (await reasons(w, "p"))[-1] == "Scheduled"
 
@@ -163,6 +165,7 @@ async def test_a_claim_watch_that_lags_too_long_loses_the_race() -> None:
             return w.counts.seen["lost"] == 1
 
         await w.until(lost, "the race is lost")
+        assert w.counts.seen["verified late"] == 1
         assert await w.bound() == {}
         w.service.committer.verify_timeout_s = 10.0
         await until_bound(w, "p")

@@ -46,6 +46,13 @@ class Counts:
     def lost_race(self, profile: str) -> None:
         self.seen["lost"] += 1
 
+    def verified(self, result: str, waited_s: float) -> None:
+        self.seen[f"verified {result}"] += 1
+        assert waited_s >= 0
+
+    def claim_written(self, operation: str, result: str) -> None:
+        self.seen[f"{operation} {result}"] += 1
+
     def foreign_overlap(self, profile: str, count: int) -> None:
         self.seen["overlap"] += count
 
