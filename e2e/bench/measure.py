@@ -285,7 +285,8 @@ def _start(plane: ControlPlane, scheduler: str, folder: Path) -> tuple[int, Call
         kubeconfig = str(plane.kubeconfig_for("system:kube-scheduler"))
         process = plane.start_kube_scheduler({"clientConnection": {"kubeconfig": kubeconfig, **NO_LIMIT}})
         return process.pid or 0, plane.stop_kube_scheduler, lambda: _fetch(f"{plane.kube_scheduler_url}/metrics")
-    ours = SchedulerProcess(folder, plane.kubeconfig_for(), verify_caches=False)
+    # Both log as they do without a flag: kube-scheduler says nothing of a Binding below -v=2.
+    ours = SchedulerProcess(folder, plane.kubeconfig_for(), verify_caches=False, arguments=["-v=0"])
     ours.start_and_wait()
     return ours.pid or 0, ours.stop, lambda: ours.get("/metrics")
 
