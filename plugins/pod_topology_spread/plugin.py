@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from plugins.base import CONTINUE, SKIP_FILTER, PluginBase
 from plugins.pod_topology_spread.constraints import (
@@ -12,8 +12,9 @@ from plugins.pod_topology_spread.constraints import (
     DefaultConstraints,
     own_constraints,
 )
-from plugins.pod_topology_spread.filtering import HardSpread
-from plugins.pod_topology_spread.scoring import SoftSpread
+from plugins.pod_topology_spread.filtering import HardSpread, hard_domains
+from plugins.pod_topology_spread.kept import Domains, KeptByTemplate, KeptDomains
+from plugins.pod_topology_spread.scoring import SoftSpread, soft_domains
 from scheduler.api.core import Node, Pod
 from scheduler.api.selectors import SelectorError
 from scheduler.framework.because import Because
@@ -38,6 +39,7 @@ class PodTopologySpread(PluginBase):
     def __init__(self, handle: Handle) -> None:
         super().__init__(handle)
         self._defaults = DefaultConstraints(handle.arguments)
+        self._kept = KeptByTemplate()
         self.verdicts = VerdictTable(self.name)
         self._missing = self.verdicts.intern(
             Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{_SKEWED} (missing required label)",)
@@ -46,14 +48,23 @@ class PodTopologySpread(PluginBase):
 
     def pre_filter(self, cycle: Cycle) -> PreFilterResult:
         """Skips Pods without hard constraints."""
+        pod, nodes, topology = cycle.pod, cycle.state.nodes, cycle.state.topology
         try:
-            constraints = self._constraints(cycle.pod, DO_NOT_SCHEDULE)
+            constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         except SelectorError as problem:
             text = "get constraints from pod: obtaining pod's hard topology spread constraints"
             return PreFilterResult(error(f"{text}: {problem}"))
         if not constraints:
             return SKIP_FILTER
-        cycle.data[self.name] = HardSpread.count(cycle.pod, constraints, cycle.state.nodes, cycle.state.topology)
+        kept = self._find(cycle, DO_NOT_SCHEDULE, constraints)
+        if kept is None:
+
+            def anew() -> list[Domains]:
+                return hard_domains(pod, constraints, nodes, topology)
+
+            kept = KeptDomains(pod.metadata.namespace, anew(), nodes, topology)
+            self._keep(cycle, DO_NOT_SCHEDULE, kept, anew)
+        cycle.data[self.name] = HardSpread.of(pod, kept.domains)
         return CONTINUE
 
     def filter(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Verdicts:
@@ -76,16 +87,25 @@ class PodTopologySpread(PluginBase):
 
     def pre_score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Status:
         """Skips Pods without soft constraints."""
+        pod, topology = cycle.pod, cycle.state.topology
         try:
-            constraints = self._constraints(cycle.pod, SCHEDULE_ANYWAY)
+            constraints = self._constraints(pod, SCHEDULE_ANYWAY)
         except SelectorError as problem:
             return error(f"calculating preScoreState: obtaining pod's soft topology spread constraints: {problem}")
         if not constraints:
             return SKIP
-        strict = bool(cycle.pod.spec.topologySpreadConstraints) or not self._defaults.system
-        cycle.data[f"{self.name}/score"] = SoftSpread.count(
-            cycle.pod, constraints, nodes, cycle.state.topology, rows, strict=strict
-        )
+        kept = self._find(cycle, SCHEDULE_ANYWAY, constraints) if nodes is cycle.state.nodes else None
+        if kept is None:
+            strict = bool(pod.spec.topologySpreadConstraints) or not self._defaults.system
+
+            def anew() -> list[Domains]:
+                return soft_domains(pod, constraints, nodes, topology, strict=strict)[0]
+
+            domains, about = soft_domains(pod, constraints, nodes, topology, strict=strict)
+            kept = KeptDomains(pod.metadata.namespace, domains, nodes, topology, about)
+            if nodes is cycle.state.nodes:
+                self._keep(cycle, SCHEDULE_ANYWAY, kept, anew)
+        cycle.data[f"{self.name}/score"] = SoftSpread.of(pod, kept, topology, rows)
         return SUCCESS
 
     def score(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Scores:
@@ -108,6 +128,21 @@ class PodTopologySpread(PluginBase):
             Registration(Resource.TARGET_POD, Action.UPDATE_POD_LABEL, self._relabelled),
             Registration(Resource.NODE, nodes, self._domains_changed),
         )
+
+    def verify_caches(self) -> None:
+        """Recount the domains kept per template. Raises InternalError."""
+        self._kept.verify()
+
+    def _find(self, cycle: Cycle, action: str, constraints: tuple[Constraint, ...]) -> KeptDomains | None:
+        """The kept domains of the Pod's template, if they are those of ``constraints``."""
+        if cycle.template is None:
+            return None
+        kept = self._kept.get((cycle.template, action), cycle.state.nodes, cycle.state.topology)
+        return kept if kept is not None and kept.constraints == constraints else None
+
+    def _keep(self, cycle: Cycle, action: str, kept: KeptDomains, anew: Callable[[], list[Domains]]) -> None:
+        if cycle.template is not None:
+            self._kept.put((cycle.template, action), kept, anew)
 
     def _constraints(self, pod: Pod, action: str) -> tuple[Constraint, ...]:
         if pod.spec.topologySpreadConstraints:
