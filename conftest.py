@@ -1,4 +1,7 @@
-"""Skips that nobody sees are failures where CI=true: what cannot run there has to be made to run."""
+"""Skips that nobody sees are failures where CI=true: what cannot run there has to be made to run.
+
+And no generated example fails for having been slow: nothing that depends on a measured time decides.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("whole machine busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("whole machine busy")
 
 
 @pytest.hookimpl(wrapper=True)
