@@ -40,7 +40,7 @@ def _documents(name: str, content: bytes) -> Iterator[Any]:
     if content.lstrip()[:1] in (b"{", b"["):
         try:
             found = msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # several documents, or YAML in flow style
         else:
             yield from found if isinstance(found, list) else [found]
@@ -48,7 +48,7 @@ def _documents(name: str, content: bytes) -> Iterator[Any]:
     try:
         with _uncollected():
             found = list(yaml.load_all(content, Loader=_LOADER))  # the safe loader, in C where it is built
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UserError(f"file {name}", "", " ".join(f"not YAML or JSON: {error}".split())) from error
     yield from found
 
