@@ -38,12 +38,13 @@ from scheduler.whatif.objects import Json, completed
 from scheduler.whatif.store import Store
 
 HOSTNAME = "kubernetes.io/hostname"
+DELETED = "deleted by an edit"
 NOT_READY = ("node.kubernetes.io/unschedulable",)
 
 
 class Editor:
     """Applies edits in order. ``read``: the documents of a manifest file. ``removed``: Pods that an edit made go, with
-    why; ``added``: uids of Pods that came with edits → the Pod whose place they take, "" for new ones.
+    why; ``added``: uids of Pods that came with edits → key of the Pod whose place they take, "" for new ones.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Editor:
         self.done: list[str] = []
 
     def apply(self, placed: Placed) -> None:
-        """Carry out one edit. Raises UserError with the edit's position; OSError for a file that cannot be read."""
+        """Carry out one edit. Raises UserError with the edit's position."""
         edit = placed.edit
         try:
             self.done.append(self._apply(edit))
+        except OSError as error:
+            raise UserError(placed.subject, "add.file", f"{error.filename}: {error.strerror}") from error
         except UserError as error:
             field = f"{error.subject}: {error.field}" if error.field else error.subject
             raise UserError(placed.subject, field, error.problem) from error
@@ -97,7 +100,7 @@ class Editor:
         self.removed[pod.key] = why
         again = evict(self._store, pod)
         if again is not None:
-            self.added[again.uid] = f"in place of pod {pod.key}"
+            self.added[again.uid] = pod.key
 
     # Pods and claims
 
@@ -117,7 +120,7 @@ class Editor:
             near = _near(edit.key, store.of(edit.kind))
             raise UserError(edit.kind, "", f"{edit.key!r} does not exist{near}")
         if edit.kind == POD.name:
-            self._evict(item, "deleted by an edit")
+            self._evict(item, DELETED)
         elif edit.kind == RESOURCE_CLAIM.name:
             users = delete_claim(store, item)
             if users:

@@ -23,9 +23,10 @@ def difference_lines(found: Difference, paint: Paint = lambda style, text: text)
     if not found.changes:
         yield "nothing changes"
     tried = counted(found.attempts, "attempt")
+    otherwise = "without the edits" if found.edits else "now"
     yield (
         f"{found.after.placed} Pods placed, {found.after.waiting} waiting "
-        f"(without the edits: {found.before.placed} and {found.before.waiting}); "
+        f"({otherwise}: {found.before.placed} and {found.before.waiting}); "
         f"{found.unchanged} as they would be anyway; {tried}"
     )
     if not found.until_stable and any(_preempts(change) for change in found.changes):
