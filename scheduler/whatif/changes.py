@@ -15,6 +15,7 @@ from scheduler.api.resource import ResourceSlice
 from scheduler.api.storage import CSI_NODE
 from scheduler.api.taints import Taint
 from scheduler.errors import UserError
+from scheduler.explain.text import counted
 from scheduler.state.budgets import BudgetState
 from scheduler.state.podinfo import pod_info
 from scheduler.whatif.controllers import delete_claim, evict, stays_on_drain
@@ -110,8 +111,8 @@ class Editor:
             raise UserError("add", "file", f"{edit.file} holds no object")
         pods = apply_manifests(self._store, self._kinds, documents, edit.count, edit.namespace)
         self.added.update(dict.fromkeys((pod.uid for pod in pods), ""))
-        where = edit.file or f"{len(edit.objects)} objects"
-        return f"{where} applied" + (f": {len(pods)} Pods" if pods else "")
+        where = edit.file or counted(len(edit.objects), "object")
+        return f"{where} applied" + (f": {counted(len(pods), 'Pod')}" if pods else "")
 
     def _delete(self, edit: Delete) -> str:
         store = self._store
@@ -156,7 +157,7 @@ class Editor:
                 spec = replace(pod.spec, schedulerName=profile)
                 self._store.put(POD, replace(pod, spec=spec))
                 count += 1
-        return f"{count} waiting Pods of {edit.scheduler_name} are served by profile {profile}"
+        return f"waiting Pods of {edit.scheduler_name} are served by profile {profile}: {count}"
 
     # nodes
 
@@ -175,7 +176,7 @@ class Editor:
         self._warn_of_budgets(leaving)
         for pod in leaving:
             self._evict(pod, f"node {node.name} is drained")
-        return f"node {node.name} drained: {len(leaving)} Pods leave, {len(here) - len(leaving)} stay"
+        return f"node {node.name} drained: {counted(len(leaving), 'Pod')} to go, {len(here) - len(leaving)} to stay"
 
     def _warn_of_budgets(self, leaving: Sequence[Pod]) -> None:
         budgets = BudgetState()
@@ -215,7 +216,8 @@ class Editor:
                 self._put_copy(CSI_NODE, {**csi, "metadata": {"name": name}})
         if copies:
             self._store.note(f"devices of node {model.name} in pools of several nodes are not copied to new nodes")
-        return f"{len(names)} nodes like {model.name} added ({', '.join(_few(names))}), with {slices} slices"
+        added = f"{counted(len(names), 'node')} like {model.name} added ({', '.join(_few(names))})"
+        return f"{added}, with {counted(slices, 'slice')}"
 
     def _put_copy(self, kind: Kind, item: Json) -> None:
         """A copy is read as its model was."""

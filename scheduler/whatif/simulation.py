@@ -357,7 +357,7 @@ class Simulation:
         for pod in going:
             pod_ends(self.world.store, pod)
         if going:
-            self.world.store.note(f"{len(going)} Pods that were being deleted have gone")
+            self.world.store.note(f"Pods that were being deleted have gone: {len(going)}")
         return bool(going)
 
     # Groups

@@ -106,7 +106,7 @@ def test_pods_that_are_being_deleted_go_in_the_end() -> None:
     assert places(ask(items, add(pod("p", cpu="500m")))) == {"p": ""}
     found = ask(items, add(pod("p", cpu="500m")), until_stable=True)
     assert places(found)["p"] == "n1"
-    assert "1 Pods that were being deleted have gone" in found.assumptions
+    assert "Pods that were being deleted have gone: 1" in found.assumptions
 
 
 def gang(name: str, count: int) -> Object:
