@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from e2e.api import CLAIM_TEMPLATES, DEVICE_CLASSES, EVENTS, PODS, Api
+from e2e.api import CLAIM_TEMPLATES, DEVICE_CLASSES, EVENTS, PODS, Api, ApiError
 from e2e.cleaning import clean
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.cluster import ControlPlaneOptions
@@ -30,7 +30,7 @@ CLASS = "gpu.example.com"
 NS = "default"
 OURS, THEIRS = "dra-scheduler", "default-scheduler"
 PER_NODE = 8
-SIDE_BY_SIDE = 32
+SIDE_BY_SIDE = 16
 
 
 @dataclass
@@ -60,7 +60,7 @@ class RaceResult:
 
 
 async def race(
-    api: Api, plane: ControlPlane, folder: Path, *, pods: int, devices: int, guard: bool, timeout_s: float = 600.0
+    api: Api, plane: ControlPlane, folder: Path, *, pods: int, devices: int, guard: bool, timeout_s: float = 1200.0
 ) -> RaceResult:
     """One round: ``pods`` Pods for each scheduler, one device each, ``devices`` devices; an empty cluster before."""
     loop = asyncio.get_running_loop()
@@ -116,7 +116,18 @@ async def _flood(api: Api, pods: int) -> None:
     async def one(index: int, scheduler: str) -> None:
         async with slots:
             name = f"{'ours' if scheduler == OURS else 'theirs'}-{index}"
-            await api.create(PODS, pod(name, scheduler=scheduler, templates={"gpu": "one-gpu"}), NS)
+            body = pod(name, scheduler=scheduler, templates={"gpu": "one-gpu"})
+            while True:
+                try:
+                    await api.create(PODS, body, NS)
+                    return
+                except TimeoutError:
+                    continue  # a busy machine; perhaps it was made all the same
+                except ApiError as error:
+                    if error.reason == "AlreadyExists":
+                        return
+                    if error.status not in (429, 500, 503, 504):
+                        raise
 
     await asyncio.gather(*(one(index, scheduler) for index in range(pods) for scheduler in (OURS, THEIRS)))
 
@@ -129,7 +140,7 @@ async def _settle(history: History, wanted: int, timeout_s: float, quiet_s: floa
         if len(history.bound) != last:
             last, since_s = len(history.bound), loop.time()
         # Whoever lost waits out its back-off (10 s at most) before it tries again.
-        if loop.time() - since_s > (1.0 if last >= wanted else 3 * quiet_s):
+        if loop.time() - since_s > (1.0 if last >= wanted else 6 * quiet_s):
             return
         await asyncio.sleep(0.2)
 
@@ -162,14 +173,24 @@ def _bound_with(history: History, claim_uid: str, device: str) -> bool:
     return False
 
 
+async def _empty(api: Api) -> None:
+    """Nothing left from the round before; a busy machine may need several tries."""
+    while True:
+        try:
+            for resource in (PODS, EVENTS):
+                await api.delete_all(resource, NS, grace_period_s=0 if resource is PODS else None)
+            await clean(api, timeout_s=600)
+            return
+        except TimeoutError:
+            continue
+
+
 async def rounds(plane: ControlPlane, *, pods: int, devices: int, guard: bool, count: int) -> list[RaceResult]:
     """Several rounds on one control plane; prints each."""
     results = []
     async with make_api(plane) as api:
         for number in range(count):
-            await clean(api, timeout_s=300)
-            for event in await api.list(EVENTS, NS):
-                await api.delete(EVENTS, event["metadata"]["name"], NS, missing_ok=True)
+            await _empty(api)
             with tempfile.TemporaryDirectory(prefix="dra-race-") as folder:
                 result = await race(api, plane, Path(folder), pods=pods, devices=devices, guard=guard)
             results.append(result)
