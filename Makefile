@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench chaos soak wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench chaos soak wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,6 +24,9 @@ $(VENV)/installed: requirements.lock pyproject.toml
 
 demo: install ## run the scheduler on a small made-up GPU cluster, no cluster needed
 	$(BIN)/dra-scheduler demo
+
+demo-dashboard: install ## the same, left running with its dashboard for a browser
+	$(BIN)/dra-scheduler demo --dashboard
 
 test: lint types walls unit e2e ## everything: lint, types, walls, unit and embedded-server tests, real control plane
 
@@ -48,7 +51,7 @@ unit: install ## unit tests and tests on the embedded API server
 
 # Go builds the control plane; KUBEBUILDER_ASSETS names a folder of ready binaries instead.
 # Without both, the suites are skipped in plain sight, and fail under CI=true.
-e2e: install ## suites on a real Kubernetes control plane
+e2e: install browser ## suites on a real Kubernetes control plane
 	@if [ -n "$$KUBEBUILDER_ASSETS" ] || command -v go >/dev/null 2>&1; then \
 	  $(MAKE) --no-print-directory controlplane && $(BIN)/pytest e2e/suites; \
 	elif [ "$$CI" = true ]; then \
@@ -56,6 +59,20 @@ e2e: install ## suites on a real Kubernetes control plane
 	else \
 	  echo '*** SKIPPED: the suites on the real control plane need Go or KUBEBUILDER_ASSETS ***'; \
 	fi
+
+# Debian's Chromium, as root with apt-get; elsewhere install one by hand, or name one in CHROMIUM. Without it the
+# browser's tests are skipped in plain sight, and fail under CI=true.
+browser: ## find Chromium for the dashboard's tests and pictures; CI=true: install it (Debian, 20 s)
+	@if [ -n "$$CHROMIUM" ] || command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	    || command -v google-chrome >/dev/null; then exit 0; fi; \
+	if [ "$$CI" = true ] && command -v apt-get >/dev/null; then \
+	  apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; \
+	else \
+	  echo '*** no Chromium: the dashboard is not tested in a browser (apt-get install chromium) ***'; \
+	fi
+
+pictures: install ## make the pictures of docs/pictures again (needs Chromium)
+	$(BIN)/python -m e2e.pictures docs/pictures
 
 controlplane: install ## build etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl (11 min cold)
 	$(BIN)/python e2e/controlplane/build.py

@@ -39,7 +39,10 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class ClaimFact(msgspec.Struct, frozen=True, tag="claim"):
-    """One version of a ResourceClaim. ``writer``: the field manager that owns status.allocation ("" when unknown)."""
+    """One version of a ResourceClaim. ``writer``: the field manager that owns status.allocation ("" when unknown).
+
+    ``listed``: it was there when the recording began, nobody knows for how long.
+    """
 
     revision: int
     uid: str
@@ -50,6 +53,7 @@ class ClaimFact(msgspec.Struct, frozen=True, tag="claim"):
     writer: str = ""
     results: tuple[Taken, ...] = ()
     reserved: tuple[str, ...] = ()
+    listed: bool = False
 
     @property
     def key(self) -> str:
@@ -60,7 +64,7 @@ class ClaimFact(msgspec.Struct, frozen=True, tag="claim"):
 class PodFact(msgspec.Struct, frozen=True, tag="pod"):
     """One version of a Pod. ``claims``: names of its claims; ``unmade``: entries whose claim was not made yet.
 
-    ``told``: the message of its PodScheduled condition while that is False.
+    ``told``: the message of its PodScheduled condition while that is False; ``listed``: as for claims.
     """
 
     revision: int
@@ -75,6 +79,7 @@ class PodFact(msgspec.Struct, frozen=True, tag="pod"):
     finished: bool = False
     leaving: bool = False
     told: str = ""
+    listed: bool = False
 
     @property
     def key(self) -> str:
@@ -111,7 +116,7 @@ def _milli(text: object) -> int:
     return parse_quantity(str(text)).milli_value()
 
 
-def claim_fact(claim: Object, revision: int, gone: bool) -> ClaimFact:
+def claim_fact(claim: Object, revision: int, gone: bool, listed: bool = False) -> ClaimFact:
     """What one version of a claim says; a claim that is gone holds nothing."""
     meta, status = claim["metadata"], claim.get("status") or {}
     allocation = None if gone else status.get("allocation")
@@ -136,6 +141,7 @@ def claim_fact(claim: Object, revision: int, gone: bool) -> ClaimFact:
             for r in results
         ),
         () if gone else tuple(c["uid"] for c in status.get("reservedFor") or () if c.get("resource") == "pods"),
+        listed,
     )
 
 
@@ -148,7 +154,7 @@ def allocation_writer(claim: Object) -> str:
     return ""
 
 
-def pod_fact(pod: Object, revision: int, gone: bool) -> PodFact:
+def pod_fact(pod: Object, revision: int, gone: bool, listed: bool = False) -> PodFact:
     """What one version of a Pod says."""
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     made = {entry["name"]: entry.get("resourceClaimName") for entry in status.get("resourceClaimStatuses") or ()}
@@ -175,11 +181,12 @@ def pod_fact(pod: Object, revision: int, gone: bool) -> PodFact:
         status.get("phase") in _FINAL_PHASES,
         meta.get("deletionTimestamp") is not None,
         (scheduled.get("message") or scheduled.get("reason") or "") if scheduled.get("status") == "False" else "",
+        listed,
     )
 
 
-def slice_fact(slice_: Object, revision: int, gone: bool) -> SliceFact:
-    """What one version of a ResourceSlice publishes."""
+def slice_fact(slice_: Object, revision: int, gone: bool, listed: bool = False) -> SliceFact:
+    """What one version of a ResourceSlice publishes; ``listed`` makes no difference."""
     spec = slice_["spec"]
     devices = {}
     for device in spec.get("devices") or ():

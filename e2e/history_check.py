@@ -93,7 +93,7 @@ class Checker:
             self._hold(fact.uid, before, fact.results)
             self._allocated_at.pop(fact.uid, None)
             if fact.allocated:
-                self._allocated_at[fact.uid] = fact.revision
+                self._allocated_at[fact.uid] = 0 if fact.listed else fact.revision
                 self.stats[f"allocated by {fact.writer or 'unknown'}"] += 1
         self._taken_away(old, fact)
         if fact.gone:
@@ -103,7 +103,7 @@ class Checker:
             return
         self.claims[fact.uid] = fact
         self._uids[fact.key] = fact.uid
-        if self._allocated_at.get(fact.uid) == fact.revision:
+        if self._allocated_at.get(fact.uid) in (0, fact.revision) and (old is None or old.results != fact.results):
             if fact.writer == self._manager:
                 for rule, text in self._conflicts(fact, self._ours):
                     self._report(rule, text)
@@ -222,7 +222,7 @@ class Checker:
         self.pods[fact.uid] = fact
         if fact.node and (old is None or not old.node):
             self.stats[f"bound by {fact.scheduler}"] += 1
-            if fact.scheduler in self._profiles:
+            if fact.scheduler in self._profiles and not fact.listed:
                 self._bound(fact)
 
     def _bound(self, pod: PodFact) -> None:

@@ -17,7 +17,7 @@ RESUME_PAUSE_S = 0.1
 SETTLE_S = 5.0
 """How far the slowest of the watches may lag behind the fastest before ``settled`` hands facts out."""
 
-_MAKERS: dict[Resource, Callable[[Object, int, bool], Fact]] = {
+_MAKERS: dict[Resource, Callable[[Object, int, bool, bool], Fact]] = {
     PODS: pod_fact,
     CLAIMS: claim_fact,
     SLICES: slice_fact,
@@ -85,7 +85,7 @@ class Recorder:
         listed = await self._api.list_raw(resource)
         revision = int(listed["metadata"]["resourceVersion"])
         for item in listed.get("items") or []:
-            self._add(resource, item, int(item["metadata"]["resourceVersion"]), False)
+            self._add(resource, item, int(item["metadata"]["resourceVersion"]), False, listed=True)
         self._started[resource].set()
         while True:
             try:
@@ -105,14 +105,14 @@ class Recorder:
         for event in self._started.values():
             await event.wait()
 
-    def _add(self, resource: Resource, item: Object, revision: int, gone: bool) -> None:
+    def _add(self, resource: Resource, item: Object, revision: int, gone: bool, listed: bool = False) -> None:
         seen, uid = self._seen[resource], item["metadata"]["uid"]
         if gone:
             seen.pop(uid, None)
         else:
             seen[uid] = revision
         self._count += 1
-        entry = (revision, self._count, self._loop.time(), _MAKERS[resource](item, revision, gone))
+        entry = (revision, self._count, self._loop.time(), _MAKERS[resource](item, revision, gone, listed))
         heapq.heappush(self._waiting, entry)
 
 

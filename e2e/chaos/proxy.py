@@ -42,6 +42,8 @@ class _Watch:
         self.fault: Fault | None = None
         self.late_until_s = 0.0
         self.poked = asyncio.Event()
+        self.flowing = asyncio.Event()
+        self.flowing.set()
 
 
 class FaultProxy:
@@ -138,6 +140,18 @@ class FaultProxy:
                 watch.fault = fault
             watch.poked.set()
         return len(chosen)
+
+    def hold_watches(self, resource: str) -> int:
+        """Let the open watches of a resource show nothing until ``release_watches``; how many there are."""
+        chosen = [watch for watch in self._watches if watch.resource == resource]
+        for watch in chosen:
+            watch.flowing.clear()
+        return len(chosen)
+
+    def release_watches(self) -> None:
+        """Show what was held back."""
+        for watch in self._watches:
+            watch.flowing.set()
 
     # requests
 
@@ -242,6 +256,7 @@ class FaultProxy:
                     if not chunk:
                         return
                 await self._flowing.wait()
+                await watch.flowing.wait()
                 await asyncio.sleep(max(0.0, watch.late_until_s - loop.time()))
                 if watch.fault is None:
                     await stream.write(chunk)

@@ -153,6 +153,11 @@ class Replicas:
             found += [line[:600] for line in new.splitlines() if _is_fault(line)]
         return found
 
+    async def ready(self) -> bool:
+        """A replica says that it is ready."""
+        answers = [await asyncio.to_thread(member.process.get, "/readyz") for member in self.members]
+        return "ok" in answers
+
     def injected(self) -> Counter[str]:
         """Faults by their row in the table, since the start."""
         found: Counter[str] = Counter(self.counts)

@@ -27,6 +27,10 @@ from e2e.waiting import eventually
 from scheduler.embedded.kubelet import PretendedKubelet
 
 SETTLE_MAX_S = 60.0
+"""From when the faults have stopped and a replica is ready again: how long a machine takes to start one is not ours."""
+READY_MAX_S = 240.0
+CHANGES_MIN, STRETCH_MAX = 80, 4
+"""A busy machine gets up to so many times the seconds for so many changes: a run without load proves nothing."""
 LOAD_PAUSE_S = 0.05
 FAULT_PAUSE_S = 0.3
 _AT_THE_END = (SILENT, RESERVATION, ALLOCATION)
@@ -73,7 +77,8 @@ class Session:
             await self._disturb(load, seconds)
             began = time.monotonic()
             facts: list[Fact] = []
-            checker = await self._settle(recorder, facts, load.deleted, began)
+            await eventually(self.group.ready, "a replica is ready", timeout_s=READY_MAX_S)
+            checker = await self._settle(recorder, facts, load.deleted, time.monotonic())
             settled_s = time.monotonic() - began
             wrong, right = await waiting(self.api)
         outcome = Outcome(
@@ -106,8 +111,14 @@ class Session:
     async def _disturb(self, load: Load, seconds: float) -> None:
         """Load and faults for so long; then neither."""
         tasks = [asyncio.create_task(load.run(LOAD_PAUSE_S)), asyncio.create_task(self.group.disturb(FAULT_PAUSE_S))]
+        loop = asyncio.get_running_loop()
+        began, end = loop.time(), loop.time() + seconds * STRETCH_MAX
         try:
-            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            while not any(task.done() for task in tasks) and loop.time() < end:
+                enough = loop.time() - began >= seconds and sum(load.counts.values()) >= CHANGES_MIN
+                if enough:
+                    break
+                await asyncio.wait(tasks, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()

@@ -123,9 +123,6 @@ async def team(plane: ControlPlane, api: Api, folder: Path) -> AsyncIterator[Tea
             assert '"level":"error"' not in scheduler.log()
         finally:
             await asyncio.to_thread(scheduler.stop)
-            for space, names in ((THEIRS, ("secret-pod", "secret-claim")), (MINE, ("waits", "much"))):
-                await api.delete(PODS, names[0], space, missing_ok=True)
-                await api.delete(CLAIMS, names[1], space, missing_ok=True)
 
 
 async def test_a_user_with_rights_in_one_namespace(
@@ -198,6 +195,9 @@ async def _port_forward(world: Team, folder: Path) -> None:
         await world.api.patch(NODES, "node-0", {"status": status}, subresource="status")
         item = pod("scheduler-0", scheduler="nobody", nodeName="node-0")
         item["metadata"]["labels"] = {"app.kubernetes.io/name": "dra-scheduler"}
+        item["spec"]["securityContext"] = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        drop = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        item["spec"]["containers"][0]["securityContext"] = drop
         await world.api.create(PODS, item, "dra-scheduler")
         ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
         await world.api.patch(PODS, "scheduler-0", {"status": ready}, "dra-scheduler", subresource="status")
@@ -231,7 +231,7 @@ async def _in_the_browser(world: Team) -> None:
         await page.sees("Pod mine/waits", "claims that you may not list")
         for view in ("map", "inventory", "lint", "waiting"):
             await page.click(f'#views a[href="#/{view}"]')
-            await page.true(f"document.querySelector('#views a[aria-current]').hash === '#/{view}'")
+            await page.true(f"document.querySelector('#views a[aria-current]')?.hash === '#/{view}'")
             await page.true("document.getElementById('status').dataset.state === 'shown'")
             assert "secret" not in await page.text(), view
         await page.run(f"location.hash = '#/pod/{THEIRS}/secret-pod'")

@@ -16,7 +16,7 @@ MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 KUBERNETES = "1.37"
 
 
-@pytest.mark.parametrize("folder", ["base", "overlays/kind", "overlays/gangs"])
+@pytest.mark.parametrize("folder", ["base", "overlays/kind", "overlays/gangs", "overlays/namespaced"])
 def test_kustomize_renders(folder: str) -> None:
     """`kubectl kustomize` accepts the folder, and what it prints fits the schemas and hangs together."""
     require_binaries()

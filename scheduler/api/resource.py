@@ -193,6 +193,13 @@ class ResourceClaimStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 _CONSUMER = msgspec.json.Decoder(ConsumerReference)
 
 
+def _consumer(entry: msgspec.Raw) -> ConsumerReference:
+    try:
+        return _CONSUMER.decode(entry)
+    except msgspec.ValidationError:  # only in dumps: the API server stores no such entry
+        return ConsumerReference()
+
+
 class ResourceClaim(msgspec.Struct, frozen=True, omit_defaults=True, eq=False, dict=True):
     """A claim: what is asked for and what was given."""
 
@@ -212,10 +219,10 @@ class ResourceClaim(msgspec.Struct, frozen=True, omit_defaults=True, eq=False, d
 
     @property
     def consumers(self) -> tuple[ConsumerReference, ...]:
-        """status.reservedFor, decoded once per object."""
+        """status.reservedFor, decoded once per object; an entry that cannot be read is a user nobody knows."""
         cached: tuple[ConsumerReference, ...] | None = self.__dict__.get("_consumers")
         if cached is None:
-            cached = tuple(_CONSUMER.decode(entry) for entry in self.status.reservedFor)
+            cached = tuple(map(_consumer, self.status.reservedFor))
             self.__dict__["_consumers"] = cached
         return cached
 

@@ -27,7 +27,7 @@ from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.whatif.build import state_of
 from scheduler.whatif.changes import Editor
 from scheduler.whatif.controllers import evict
-from scheduler.whatif.difference import Difference, Outcome, compare, outcomes, totals
+from scheduler.whatif.difference import Difference, Outcome, compare, devices_of, outcomes, present, totals
 from scheduler.whatif.edits import NewConfig, Placed, Weight
 from scheduler.whatif.evictions import driven_out
 from scheduler.whatif.missing import missing_for
@@ -90,18 +90,20 @@ def _answer(question: Question, progress: Progress) -> Difference:
     for placed in question.edits:
         editor.apply(placed)
     after = _schedule(question, store, config, "with the edits", progress)
-    before_store = Store(question.objects, question.now)
-    before = _schedule(question, before_store, question.config, "without the edits", progress)
-    causes = {**editor.removed, **after.causes(store)}
-    causes.update({pod.key: editor.added[pod.uid] for pod in store.pods() if editor.added.get(pod.uid)})
-    changes, unchanged = compare(before.found, after.found, causes)
+    attempts, before = after.simulation.attempts, _present(question)
+    if question.edits:
+        run = _schedule(question, Store(question.objects, question.now), question.config, "without the edits", progress)
+        attempts, before = attempts + run.simulation.attempts, run.found
+    came = {uid: key for uid, key in {**editor.added, **after.simulation.came}.items() if key}
+    replaced = {pod.key: came[pod.uid] for pod in store.pods() if pod.uid in came}
+    changes, unchanged = compare(before, after.found, {**editor.removed, **after.causes()}, replaced)
     return Difference(
         edits=editor.done,
-        before=totals(before.found),
+        before=totals(before),
         after=totals(after.found),
         changes=changes,
         unchanged=unchanged,
-        attempts=before.simulation.attempts + after.simulation.attempts,
+        attempts=attempts,
         stable=after.simulation.stable,
         until_stable=question.until_stable,
         assumptions=list(store.notes),
@@ -115,14 +117,16 @@ class _Run:
     found: dict[str, Outcome]
     driven_out: dict[str, str]
 
-    def causes(self, store: Store) -> dict[str, str]:
-        """Key of a Pod → why it had to go or why it came."""
-        found = dict(self.driven_out)
-        found.update({key: f"preempted for pod {by}" for key, by in self.simulation.preempted.items()})
-        found.update(
-            {pod.key: self.simulation.came[pod.uid] for pod in store.pods() if pod.uid in self.simulation.came}
-        )
-        return found
+    def causes(self) -> dict[str, str]:
+        """Key of a Pod → why it had to go."""
+        preempted = {key: f"preempted for pod {by}" for key, by in self.simulation.preempted.items()}
+        return {**self.driven_out, **preempted}
+
+
+def _present(question: Question) -> dict[str, Outcome]:
+    """Without edits the answer is compared with what is the case now."""
+    store = Store(question.objects, question.now)
+    return present(store.pods(), lambda pod: devices_of(store, pod))
 
 
 def _schedule(question: Question, store: Store, config: SchedulerConfig, what: str, progress: Progress) -> _Run:
@@ -153,7 +157,7 @@ def _schedule(question: Question, store: Store, config: SchedulerConfig, what: s
         gone[pod.key] = why
         again = evict(store, pod)
         if again is not None:
-            simulation.came[again.uid] = f"in place of pod {pod.key}"
+            simulation.came[again.uid] = pod.key
     world.start()
     for attempts in simulation.run():
         if attempts % _TELL_EVERY == 0:
@@ -174,13 +178,22 @@ def _edited_config(question: Question) -> SchedulerConfig:
     config = question.config
     for placed in question.edits:
         if isinstance(placed.edit, NewConfig):
-            config = question.load_config(placed.edit.file)
+            config = _read_config(question, placed.subject, placed.edit.file)
         elif isinstance(placed.edit, Weight):
             if placed.edit.profile and placed.edit.profile not in _served(config):
                 known = ", ".join(_served(config))
                 raise UserError(placed.subject, "weight.profile", f"{placed.edit.profile!r} is not among {known}")
             config = with_weight(config, placed.edit)
     return config
+
+
+def _read_config(question: Question, subject: str, file: str) -> SchedulerConfig:
+    try:
+        return question.load_config(file)
+    except OSError as error:
+        raise UserError(subject, "config.file", f"{error.filename}: {error.strerror}") from error
+    except ConfigError as error:
+        raise UserError(subject, f"{file}: {error.path}" if error.path else file, error.problem) from error
 
 
 def _served(config: SchedulerConfig) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from scheduler.cli.options import Arguments, UsageError, add_flag
 if TYPE_CHECKING:
     from scheduler.app.remote import Remote
     from scheduler.app.snapshot import Snapshot
+    from scheduler.config import SchedulerConfig
 
 FORMATS = ("text", "json", "yaml")
 EXIT_CODES = "0: the answer is good news or plain facts; 1: the command failed; 2: the answer is bad news"
@@ -72,19 +74,39 @@ def remote_of(arguments: Arguments) -> Remote | None:
     )
 
 
-def load_snapshot(arguments: Arguments) -> Snapshot:
-    """The snapshot that the flags mean. Problems of single objects are in it, not raised."""
-    from scheduler.app.snapshot import from_cluster, from_files
-    from scheduler.config import load_config
-    from scheduler.config.gates import parse_feature_gates
+def load_snapshot(arguments: Arguments, documents: Sequence[Any] | None = None) -> Snapshot:
+    """The snapshot that the flags mean. Problems of single objects are in it, not raised.
+
+    ``documents``: what the files of ``-f`` hold, when they were read before.
+    """
+    from scheduler.app.snapshot import from_cluster, from_files, from_items
 
     if arguments.files and arguments.kubeconfig:
         raise UsageError("-f and --kubeconfig exclude each other")
-    text = Path(arguments.config).read_text(encoding="utf-8") if arguments.config else ""
-    config, gates = load_config(text), parse_feature_gates(arguments.feature_gates)
+    config, gates = _settings(arguments)
+    if documents is not None:
+        return from_items(documents, config, gates, time.time())
     if arguments.files:
         return from_files(arguments.files, config, gates)
     return from_cluster(arguments.kubeconfig, config, gates)
+
+
+def with_documents(snapshot: Snapshot, arguments: Arguments, documents: Sequence[Any]) -> Snapshot:
+    """The snapshot as if ``documents`` had been applied, too; of a name the one that is given here counts."""
+    from scheduler.app.snapshot import from_items
+
+    applied = from_items([*snapshot.objects.raw.values(), *documents], *_settings(arguments), snapshot.now)
+    applied.objects.problems[:0] = snapshot.objects.problems
+    applied.objects.found |= snapshot.objects.found
+    return applied
+
+
+def _settings(arguments: Arguments) -> tuple[SchedulerConfig, dict[str, bool]]:
+    from scheduler.config import load_config
+    from scheduler.config.gates import parse_feature_gates
+
+    text = Path(arguments.config).read_text(encoding="utf-8") if arguments.config else ""
+    return load_config(text), parse_feature_gates(arguments.feature_gates)
 
 
 def caveats_of(snapshot: Snapshot) -> list[str]:

@@ -61,16 +61,21 @@ def edit_entries(arguments: Arguments, read: Callable[[str], Iterable[Any]]) -> 
             entries.append(entry)
             continue
         path = entry[FILES]
-        found = [document for document in read(path) if document is not None]
-        if len(found) == 1 and isinstance(found[0], dict) and list(found[0]) == ["edits"]:
-            found = found[0]["edits"]
-        if not isinstance(found, list):
-            raise UserError(f"file {path}", "edits", "a list of edits is needed")
-        if len(found) == 1 and isinstance(found[0], list):
-            found = found[0]
         folder = Path() if path == "-" else Path(path).parent
-        entries.extend(_relative(one, folder) for one in found)
+        for document in read(path):
+            entries.extend(_relative(one, folder) for one in _listed(path, document))
     return entries
+
+
+def _listed(path: str, document: Any) -> list[Any]:
+    """The edits of one document: a list, an object whose field ``edits`` is one, or one entry of a JSON list."""
+    if isinstance(document, dict) and list(document) == ["edits"]:
+        document = document["edits"]
+    if isinstance(document, dict) and len(document) == 1:
+        return [document]
+    if document is not None and not isinstance(document, list):
+        raise UserError(f"file {path}", "edits", "a list of edits is needed")
+    return document or []
 
 
 def _relative(entry: Any, folder: Path) -> Any:

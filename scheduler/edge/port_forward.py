@@ -87,10 +87,13 @@ class PortForward:
         finally:
             await socket.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: asyncio's one complains aloud when it is cancelled (Python 3.11).
+        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with self._tunnel() as socket:
                 sending = asyncio.create_task(_send(reader, socket))
@@ -102,7 +105,6 @@ class PortForward:
         except (ClusterError, OSError, aiohttp.ClientError) as error:
             self.trouble = str(error)
         finally:
-            self._tasks.discard(task)
             writer.close()
             with suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()

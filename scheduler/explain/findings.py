@@ -10,7 +10,10 @@ SEVERITIES = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``check`` names the rule; ``subject`` is ``Kind namespace/name``, ``path`` the field inside it."""
+    """``check`` names the rule; ``subject`` is ``Kind namespace/name``, ``path`` the field inside it.
+
+    ``file``: where the object was read, "" for one of a live cluster.
+    """
 
     severity: str
     check: str
@@ -19,6 +22,7 @@ class Finding:
     what: str
     why: str
     fix: str
+    file: str = ""
 
 
 @dataclass(slots=True)

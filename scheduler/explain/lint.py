@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from scheduler.api.resource import DeviceTaintRule, ResourceClaim
-from scheduler.dra.devices import rule_matches
+from scheduler.api.taints import NO_EXECUTE, tolerated
+from scheduler.dra.devices import DeviceKey, rule_matches
 from scheduler.dra.selectors import SelectorCache
 from scheduler.explain.findings import SEVERITIES, Finding, Findings
+from scheduler.explain.lint_fields import dropped_fields, gated_fields
 from scheduler.explain.lint_requests import Subject, World, lint_claim, lint_class
+from scheduler.explain.text import counted
 from scheduler.state.cluster import ClusterState
 
 Json = dict[str, Any]
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_APPLIED_KINDS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice", "DeviceTaintRule")
 
 
 def lint(
@@ -25,9 +29,12 @@ def lint(
     rules: Iterable[DeviceTaintRule],
     raw: Mapping[tuple[str, str], Json],
     schedulers: Iterable[str],
+    manifests: Mapping[tuple[str, str], Json] = MappingProxyType({}),
+    files: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Findings:
-    """Look at everything. ``templates``: by ``namespace/name``, the claim each makes; ``raw``: objects as they were
-    read, by (kind, ``namespace/name``); ``schedulers``: the schedulerNames that are ours.
+    """Look at everything. ``templates``: by ``namespace/name``, the claim each makes; ``raw``: objects as the API
+    server has them, by (kind, ``namespace/name``); ``schedulers``: the schedulerNames that are ours; ``manifests``:
+    objects as they are to be applied, or were; ``files``: where objects were read.
 
     Cost: distinct requests times devices, a microsecond each once an expression is known.
     """
@@ -44,10 +51,13 @@ def lint(
     all_findings.extend(_lint_claims(state, templates, world))
     all_findings.extend(_shared_names(state))
     all_findings.extend(taint_reach(rule, state) for rule in rules)
-    all_findings.extend(_dropped_fields(raw))
+    all_findings.extend(dropped_fields(raw, manifests))
+    all_findings.extend(gated_fields({**raw, **manifests}, state.features))
     all_findings.extend(_foreign_pods(state, set(schedulers)))
     all_findings.extend(_missing_templates(state, templates))
-    found.findings = sorted(all_findings, key=lambda finding: SEVERITIES.index(finding.severity))
+    all_findings.extend(_missing_claims(state))
+    placed = (replace(finding, file=_file_of(finding.subject, files)) for finding in all_findings)
+    found.findings = sorted(placed, key=lambda finding: SEVERITIES.index(finding.severity))
     found.checked = {
         "DeviceClass": len(classes),
         "ResourceClaim": len(state.devices.claims),
@@ -55,6 +65,11 @@ def lint(
         "device": len(devices),
     }
     return found
+
+
+def _file_of(subject: str, files: Mapping[tuple[str, str], str]) -> str:
+    kind, _, key = subject.partition(" ")
+    return files.get((kind, key), "")
 
 
 def _lint_claims(state: ClusterState, templates: Mapping[str, ResourceClaim], world: World) -> Iterator[Finding]:
@@ -101,75 +116,46 @@ def _shared_names(state: ClusterState) -> Iterator[Finding]:
 
 
 def taint_reach(rule: DeviceTaintRule, state: ClusterState) -> Finding:
-    """How many devices a rule touches and how many Pods use them, whether it is in force already or not."""
-    touched = [
+    """How many devices a rule would touch, how many Pods use them, and how many of those do not tolerate it.
+
+    The same before and after it is applied.
+    """
+    touched = {
         device.key
         for info in state.devices.slices.infos()
         for device in info.devices
         if rule_matches(rule, info.key, device.key.device)
-    ]
-    ledger = state.devices.ledger
-    claims = {holder for key in touched for holder in ledger.holders(key)}
-    users = {
-        user.uid
-        for claim in map(state.devices.claims.get, claims)
-        if claim is not None
-        for user in claim.consumers
-        if user.uid in state.pods
     }
-    taint = rule.spec.taint
-    evicts = taint.effect == "NoExecute"
+    claims = {holder for key in touched for holder in state.devices.ledger.holders(key)}
+    users: set[str] = set()
+    exposed: set[str] = set()
+    for claim in map(state.devices.claims.get, sorted(claims)):
+        if claim is None or claim.status.allocation is None:
+            continue
+        pods = {user.uid for user in claim.consumers if user.uid in state.pods}
+        users |= pods
+        for result in claim.status.allocation.devices.results:
+            mine = DeviceKey(result.driver, result.pool, result.device) in touched
+            if mine and not tolerated(rule.spec.taint, result.tolerations):
+                exposed |= pods
+    evicts = rule.spec.taint.effect == NO_EXECUTE
+    what = f"would touch {counted(len(touched), 'device')}, {counted(len(users), 'Pod')}"
+    if users:
+        what += f", {len(exposed)} of which do not tolerate it"
+    why = "it has no effect: no published device has this driver, pool and device name"
+    if touched:
+        why = "new Pods do not get these devices unless they tolerate the taint"
+        why += "; Pods that use them and do not tolerate it are evicted" if evicts else ""
     return Finding(
-        "warning" if not touched or (evicts and users) else "note",
+        "warning" if not touched or (evicts and exposed) else "note",
         "taint-rule-reach",
         f"DeviceTaintRule {rule.metadata.name}",
         "spec.deviceSelector",
-        f"touches {len(touched)} devices, which {len(users)} Pods use",
-        "these Pods are evicted unless their requests tolerate the taint" if evicts
-        else "new Pods do not get these devices unless they tolerate the taint" if touched
-        else "it has no effect: no published device has this driver, pool and device name",
+        what,
+        why,
         "narrow spec.deviceSelector if this is more than you mean" if touched
         else "compare driver, pool and device with kubectl get resourceslices -o yaml",
     )  # fmt: skip
-
-
-def _dropped_fields(raw: Mapping[tuple[str, str], Json]) -> Iterator[Finding]:
-    """Fields that were applied and are not stored: the API server drops what a gate of its own turns off."""
-    for (kind, name), item in raw.items():
-        if kind not in _APPLIED_KINDS:
-            continue
-        text = ((item.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
-        if not isinstance(text, str):
-            continue
-        try:
-            applied = msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            continue
-        if not isinstance(applied, dict):
-            continue
-        for path in dropped(applied.get("spec"), item.get("spec"), "spec"):
-            yield Finding(
-                "error",
-                "field-dropped",
-                f"{kind} {name}",
-                path,
-                "was applied, but the API server does not have it",
-                "a feature gate of the API server is off, or its version does not know the field; it says nothing",
-                "turn the feature on in the API server and apply again, or do without the field",
-            )
-
-
-def dropped(applied: Any, stored: Any, path: str) -> Iterator[str]:
-    """Paths of fields that ``applied`` sets and ``stored`` lacks; lists are compared where they are equally long."""
-    if isinstance(applied, dict) and isinstance(stored, dict):
-        for name, value in applied.items():
-            if name in stored:
-                yield from dropped(value, stored[name], f"{path}.{name}")
-            elif value not in (None, "", [], {}, False, 0):
-                yield f"{path}.{name}"
-    elif isinstance(applied, list) and isinstance(stored, list) and len(applied) == len(stored):
-        for number, (one, other) in enumerate(zip(applied, stored, strict=True)):
-            yield from dropped(one, other, f"{path}[{number}]")
 
 
 def _foreign_pods(state: ClusterState, schedulers: set[str]) -> Iterator[Finding]:
@@ -214,3 +200,30 @@ def _missing_templates(state: ClusterState, templates: Mapping[str, ResourceClai
                     "no claim is made for the Pod, so it is held back before the queue",
                     "create the template in the Pod's namespace, or name another",
                 )
+
+
+def _missing_claims(state: ClusterState) -> Iterator[Finding]:
+    """Waiting Pods that name a claim which does not exist."""
+    for pod in state.pods.values():
+        for number, entry in enumerate(() if pod.spec.nodeName else pod.spec.resourceClaims):
+            name = entry.resourceClaimName
+            if name is None or state.devices.claim(pod.metadata.namespace, name) is not None:
+                continue
+            prefix = f"{pod.metadata.namespace}/"
+            known = [key.removeprefix(prefix) for key in state.devices.claims if key.startswith(prefix)]
+            near = get_close_matches(name, known, 1)
+            elsewhere = sorted(key for key in state.devices.claims if key.endswith(f"/{name}"))
+            fix = "create the claim in the Pod's namespace, or name another"
+            if near:
+                fix = f"name {near[0]}"
+            elif elsewhere:
+                fix = f"there is {elsewhere[0]}, but a claim is used in its own namespace only: create one here"
+            yield Finding(
+                "error",
+                "claim-missing",
+                f"Pod {pod.key}",
+                f"spec.resourceClaims[{number}].resourceClaimName",
+                f"there is no ResourceClaim {prefix}{name}",
+                "the Pod is held back before the queue until the claim exists",
+                fix,
+            )

@@ -66,6 +66,7 @@ def lint_claim(subject: Subject, claim: ResourceClaim, world: World) -> Iterator
     yield from _classes(subject, claim, world)
     for alternative in plan.alternatives:
         yield from _alternative(subject, claim, alternative, world)
+    yield from _request_names(subject, claim)
     yield from _constraints(subject, claim, plan, world)
 
 
@@ -275,6 +276,25 @@ def _capacity(
     )
 
 
+def _request_names(subject: Subject, claim: ResourceClaim) -> Iterator[Finding]:
+    """Constraints of requests that the claim does not have; an API server would refuse it."""
+    known = [request.name for request in claim.spec.devices.requests]
+    known += [f"{request.name}/{sub.name}" for request in claim.spec.devices.requests for sub in request.firstAvailable]
+    for number, constraint in enumerate(claim.spec.devices.constraints):
+        for place, name in enumerate(constraint.requests):
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                yield Finding(
+                    "error",
+                    "constraint-request-unknown",
+                    subject.name,
+                    f"{subject.prefix}.constraints[{number}].requests[{place}]",
+                    f"the claim has no request {name}",
+                    "the API server refuses the object",
+                    f"use {near[0]}" if near else f"use one of {', '.join(known)}",
+                )
+
+
 def _constraints(subject: Subject, claim: ResourceClaim, plan: Plan, world: World) -> Iterator[Finding]:
     if not world.devices:
         return
@@ -307,6 +327,8 @@ def _constraints(subject: Subject, claim: ResourceClaim, plan: Plan, world: Worl
         yield from _partly(subject, path, attribute, number, plan, world)
         if constraint.matchAttribute is not None:
             yield from _too_few_alike(subject, path, attribute, number, plan, world)
+        else:
+            yield from _too_few_values(subject, path, attribute, number, plan, world)
 
 
 def _partly(subject: Subject, path: str, attribute: str, number: int, plan: Plan, world: World) -> Iterator[Finding]:
@@ -358,3 +380,35 @@ def _too_few_alike(
                 "Pods that use it wait for ever",
                 f"ask for {most} at most, or match a wider attribute",
             )
+
+
+def _too_few_values(
+    subject: Subject, path: str, attribute: str, number: int, plan: Plan, world: World
+) -> Iterator[Finding]:
+    """A request for more devices than any node has different values of the attribute."""
+    for alternative in plan.alternatives:
+        if number not in alternative.constraints or alternative.program is None or alternative.take_all:
+            continue
+        values: dict[str, set[object]] = {}
+        for info in world.devices:
+            value = info.attribute(attribute)
+            if value is not None and alternative.program.answer(info) is True:
+                values.setdefault(where(info), set()).add(str(value))
+        anywhere = values.pop(ANYWHERE, set())
+        most = max((len(here | anywhere) for here in [*values.values(), set()]), default=0)
+        if alternative.count > most > 0:
+            yield Finding(
+                "error",
+                "distinct-too-large",
+                subject.name,
+                path,
+                f"request {alternative.name} wants {alternative.count} devices with different {attribute}; "
+                f"no node has more than {counted_values(most)}",
+                "Pods that use it wait for ever",
+                f"ask for {most} at most, or tell devices apart by another attribute",
+            )
+
+
+def counted_values(number: int) -> str:
+    """``1 value``, ``2 values``."""
+    return f"{number} value" if number == 1 else f"{number} values"

@@ -15,6 +15,7 @@ from scheduler.api.resource import ResourceSlice
 from scheduler.api.storage import CSI_NODE
 from scheduler.api.taints import Taint
 from scheduler.errors import UserError
+from scheduler.explain.text import counted
 from scheduler.state.budgets import BudgetState
 from scheduler.state.podinfo import pod_info
 from scheduler.whatif.controllers import delete_claim, evict, stays_on_drain
@@ -38,12 +39,13 @@ from scheduler.whatif.objects import Json, completed
 from scheduler.whatif.store import Store
 
 HOSTNAME = "kubernetes.io/hostname"
+DELETED = "deleted by an edit"
 NOT_READY = ("node.kubernetes.io/unschedulable",)
 
 
 class Editor:
     """Applies edits in order. ``read``: the documents of a manifest file. ``removed``: Pods that an edit made go, with
-    why; ``added``: uids of Pods that came with edits → the Pod whose place they take, "" for new ones.
+    why; ``added``: uids of Pods that came with edits → key of the Pod whose place they take, "" for new ones.
     """
 
     def __init__(
@@ -55,10 +57,12 @@ class Editor:
         self.done: list[str] = []
 
     def apply(self, placed: Placed) -> None:
-        """Carry out one edit. Raises UserError with the edit's position; OSError for a file that cannot be read."""
+        """Carry out one edit. Raises UserError with the edit's position."""
         edit = placed.edit
         try:
             self.done.append(self._apply(edit))
+        except OSError as error:
+            raise UserError(placed.subject, "add.file", f"{error.filename}: {error.strerror}") from error
         except UserError as error:
             field = f"{error.subject}: {error.field}" if error.field else error.subject
             raise UserError(placed.subject, field, error.problem) from error
@@ -97,7 +101,7 @@ class Editor:
         self.removed[pod.key] = why
         again = evict(self._store, pod)
         if again is not None:
-            self.added[again.uid] = f"in place of pod {pod.key}"
+            self.added[again.uid] = pod.key
 
     # Pods and claims
 
@@ -107,8 +111,8 @@ class Editor:
             raise UserError("add", "file", f"{edit.file} holds no object")
         pods = apply_manifests(self._store, self._kinds, documents, edit.count, edit.namespace)
         self.added.update(dict.fromkeys((pod.uid for pod in pods), ""))
-        where = edit.file or f"{len(edit.objects)} objects"
-        return f"{where} applied" + (f": {len(pods)} Pods" if pods else "")
+        where = edit.file or counted(len(edit.objects), "object")
+        return f"{where} applied" + (f": {counted(len(pods), 'Pod')}" if pods else "")
 
     def _delete(self, edit: Delete) -> str:
         store = self._store
@@ -117,7 +121,7 @@ class Editor:
             near = _near(edit.key, store.of(edit.kind))
             raise UserError(edit.kind, "", f"{edit.key!r} does not exist{near}")
         if edit.kind == POD.name:
-            self._evict(item, "deleted by an edit")
+            self._evict(item, DELETED)
         elif edit.kind == RESOURCE_CLAIM.name:
             users = delete_claim(store, item)
             if users:
@@ -153,7 +157,7 @@ class Editor:
                 spec = replace(pod.spec, schedulerName=profile)
                 self._store.put(POD, replace(pod, spec=spec))
                 count += 1
-        return f"{count} waiting Pods of {edit.scheduler_name} are served by profile {profile}"
+        return f"waiting Pods of {edit.scheduler_name} are served by profile {profile}: {count}"
 
     # nodes
 
@@ -172,7 +176,7 @@ class Editor:
         self._warn_of_budgets(leaving)
         for pod in leaving:
             self._evict(pod, f"node {node.name} is drained")
-        return f"node {node.name} drained: {len(leaving)} Pods leave, {len(here) - len(leaving)} stay"
+        return f"node {node.name} drained: {counted(len(leaving), 'Pod')} to go, {len(here) - len(leaving)} to stay"
 
     def _warn_of_budgets(self, leaving: Sequence[Pod]) -> None:
         budgets = BudgetState()
@@ -212,7 +216,8 @@ class Editor:
                 self._put_copy(CSI_NODE, {**csi, "metadata": {"name": name}})
         if copies:
             self._store.note(f"devices of node {model.name} in pools of several nodes are not copied to new nodes")
-        return f"{len(names)} nodes like {model.name} added ({', '.join(_few(names))}), with {slices} slices"
+        added = f"{counted(len(names), 'node')} like {model.name} added ({', '.join(_few(names))})"
+        return f"{added}, with {counted(slices, 'slice')}"
 
     def _put_copy(self, kind: Kind, item: Json) -> None:
         """A copy is read as its model was."""

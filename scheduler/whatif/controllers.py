@@ -11,8 +11,10 @@ import msgspec
 from scheduler.api.core import Pod, PodResourceClaimStatus, PodStatus
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
 from scheduler.api.meta import OwnerReference
+from scheduler.api.podgroups import POD_GROUP, PodGroup
 from scheduler.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
 from scheduler.api.storage import PERSISTENT_VOLUME_CLAIM
+from scheduler.dra.podgroups import group_name
 from scheduler.errors import UserError
 from scheduler.whatif.store import Store
 
@@ -29,14 +31,18 @@ def make_claims_of(store: Store, pod: Pod) -> Pod:
     """
     known = {entry.name for entry in pod.status.resourceClaimStatuses}
     made = []
+    group: PodGroup | None = store.get(POD_GROUP.name, f"{pod.metadata.namespace}/{group_name(pod)}")
     for entry in pod.spec.resourceClaims:
         template = store.templates.get(f"{pod.metadata.namespace}/{entry.resourceClaimTemplateName}")
         if entry.resourceClaimTemplateName is None or entry.name in known or template is None:
             continue
-        name = store.free_name(RESOURCE_CLAIM.name, pod.metadata.namespace, f"{pod.metadata.name}-{entry.name}")
-        owner = OwnerReference("v1", "Pod", pod.metadata.name, pod.uid, True)
-        metadata = store.new_metadata(name, pod.metadata.namespace, ownerReferences=(owner,))
-        store.put(RESOURCE_CLAIM, msgspec.structs.replace(template, metadata=metadata, status=ResourceClaimStatus()))
+        if group is not None and entry in group.spec.resourceClaims:
+            name = _make_group_claim(store, group, entry.name, template)
+        else:
+            wanted = f"{pod.metadata.name}-{entry.name}"
+            name = store.free_name(RESOURCE_CLAIM.name, pod.metadata.namespace, wanted)
+            owner = OwnerReference("v1", "Pod", pod.metadata.name, pod.uid, True)
+            _make_claim(store, template, name, pod.metadata.namespace, owner)
         made.append(PodResourceClaimStatus(name=entry.name, resourceClaimName=name))
     _make_volume_claims(store, pod)
     if not made:
@@ -45,6 +51,23 @@ def make_claims_of(store: Store, pod: Pod) -> Pod:
     status = msgspec.structs.replace(pod.status, resourceClaimStatuses=statuses)
     stored: Pod = store.put(POD, msgspec.structs.replace(pod, status=status))
     return stored
+
+
+def _make_group_claim(store: Store, group: PodGroup, entry: str, template: ResourceClaim) -> str:
+    """The claim that all members share, made for the first of them; its name."""
+    name = f"{group.metadata.name}-{entry}"
+    for claim in store.of(RESOURCE_CLAIM.name):
+        owner = claim.metadata.controller()
+        if owner is not None and owner.uid == group.metadata.uid and claim.metadata.name.startswith(name):
+            return str(claim.metadata.name)
+    owner = OwnerReference(POD_GROUP.api_version, POD_GROUP.name, group.metadata.name, group.metadata.uid, True)
+    _make_claim(store, template, name, group.metadata.namespace, owner)
+    return name
+
+
+def _make_claim(store: Store, template: ResourceClaim, name: str, namespace: str, owner: OwnerReference) -> None:
+    metadata = store.new_metadata(name, namespace, ownerReferences=(owner,))
+    store.put(RESOURCE_CLAIM, msgspec.structs.replace(template, metadata=metadata, status=ResourceClaimStatus()))
 
 
 def _make_volume_claims(store: Store, pod: Pod) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.api.core import Pod
 from scheduler.explain.summary import Summaries
 from scheduler.framework.profile import Profile
 from scheduler.framework.status import Status
+from scheduler.whatif.changes import DELETED
 from scheduler.whatif.simulation import Fate, Simulation
+from scheduler.whatif.store import Store
 
 PLACED, WAITS, HELD, UNSERVED, GONE = "placed", "waits", "held back", "not served", "gone"
 ADDED, REMOVED, UNCHANGED = "added", "removed", "unchanged"
@@ -28,7 +30,8 @@ class Outcome:
     """One Pod at the end. ``state``: placed, waits, held back, not served (its scheduler is none of ours), gone.
 
     ``devices``: claim → ``driver/pool/device`` in order of allocation. ``reason``: the condition's message, ``summary``
-    what the event says of devices behind it. ``why``: how the node won. ``preempts``: Pods that go, or would have to, for it.
+    what the event says of devices behind it. ``why``: how the node won. ``preempts``: Pods that would have to go for it
+    (with ``until_stable`` they have gone).
     """
 
     state: str
@@ -43,13 +46,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PodChange:
-    """``before`` or ``after`` is None for a Pod that is not there then. ``cause``: the edit or Pod that made it go."""
+    """``before`` or ``after`` is None for a Pod that is not there then. ``cause``: the edit or Pod that made it go, or
+    whose place it takes. ``replacement``: the Pod that its controller makes instead.
+    """
 
     pod: str
     change: str
     before: Outcome | None
     after: Outcome | None
     cause: str = ""
+    replacement: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,29 @@ class Difference:
 
     @property
     def troubled(self) -> bool:
-        """True when an added Pod waits, or a Pod that would have had a node has none."""
-        return not self.stable or any(
-            change.after is None or change.after.state not in (PLACED, UNSERVED)
-            for change in self.changes
-            if change.change in (ADDED, NO_LONGER_PLACED) or (change.change == REMOVED and change.cause)
-        )
+        """True when an added Pod waits, or a Pod that would have had a node has none; not for Pods that an edit deletes
+        by name, nor for those whose replacement has a node.
+        """
+        return not self.stable or any(map(_bad, self.changes))
+
+
+def _bad(change: PodChange) -> bool:
+    if change.change == REMOVED:
+        return bool(change.cause) and change.cause != DELETED and not change.replacement
+    waits = change.after is not None and change.after.state not in (PLACED, UNSERVED)
+    return waits and change.change in (ADDED, NO_LONGER_PLACED)
+
+
+def present(pods: Iterable[Pod], devices: Callable[[Pod], dict[str, tuple[str, ...]]]) -> dict[str, Outcome]:
+    """What is the case now, by ``namespace/name``: Pods that wait say what they were told last."""
+    found = {}
+    for pod in pods:
+        if pod.spec.nodeName:
+            found[pod.key] = Outcome(PLACED, pod.spec.nodeName, devices(pod))
+            continue
+        told = next((entry.message for entry in pod.status.conditions if entry.type == "PodScheduled"), "")
+        found[pod.key] = Outcome(WAITS, reason=told or "it was not tried yet")
+    return found
 
 
 def outcomes(
@@ -107,7 +130,7 @@ def _outcome(
 ) -> Outcome:
     fate = simulation.fates.get(pod.uid, Fate())
     if pod.spec.nodeName:
-        return Outcome(PLACED, pod.spec.nodeName, _devices(simulation, pod), why=fate.why)
+        return Outcome(PLACED, pod.spec.nodeName, devices_of(simulation.world.store, pod), why=fate.why)
     profile = profiles.get(pod.spec.schedulerName)
     if profile is None:
         return Outcome(UNSERVED, reason=f"it waits for scheduler {pod.spec.schedulerName}, which has no profile here")
@@ -125,9 +148,10 @@ def _outcome(
     )
 
 
-def _devices(simulation: Simulation, pod: Pod) -> dict[str, tuple[str, ...]]:
+def devices_of(store: Store, pod: Pod) -> dict[str, tuple[str, ...]]:
+    """Claim → its devices, for claims that have any."""
     given = {}
-    for claim in simulation.world.store.claims_of(pod):
+    for claim in store.claims_of(pod):
         if claim.status.allocation is not None:
             given[claim.metadata.name] = tuple(
                 f"{result.driver}/{result.pool}/{result.device}" for result in claim.status.allocation.devices.results
@@ -142,13 +166,16 @@ def totals(found: Mapping[str, Outcome]) -> Totals:
 
 
 def compare(
-    before: Mapping[str, Outcome], after: Mapping[str, Outcome], causes: Mapping[str, str]
+    before: Mapping[str, Outcome],
+    after: Mapping[str, Outcome],
+    causes: Mapping[str, str],
+    replaced: Mapping[str, str],
 ) -> tuple[list[PodChange], int]:
     """The changes in order of name, those that matter most first; and how many Pods are as they would have been.
 
-    ``causes``: key of a Pod that had to go → why.
+    ``causes``: key of a Pod that had to go → why. ``replaced``: key of a Pod → the Pod whose place it takes.
     """
-    changes = list(_changes(before, after, causes))
+    changes = list(_changes(before, after, causes, replaced))
     order = (NO_LONGER_PLACED, REMOVED, ADDED, NEWLY_PLACED, MOVED, OTHER_DEVICES, OTHER_REASON)
     changes.sort(key=lambda change: (order.index(change.change), _numbered(change.pod)))
     return changes, len(after) - sum(change.after is not None for change in changes)
@@ -161,19 +188,23 @@ def _numbered(key: str) -> tuple[object, ...]:
 
 
 def _changes(
-    before: Mapping[str, Outcome], after: Mapping[str, Outcome], causes: Mapping[str, str]
+    before: Mapping[str, Outcome],
+    after: Mapping[str, Outcome],
+    causes: Mapping[str, str],
+    replaced: Mapping[str, str],
 ) -> Iterator[PodChange]:
+    heirs = {old: new for new, old in replaced.items()}
     for key, then in before.items():
         now = after.get(key)
         if now is None:
-            yield PodChange(key, REMOVED, then, None, causes.get(key, ""))
+            yield PodChange(key, REMOVED, then, None, causes.get(key, ""), heirs.get(key, ""))
             continue
         change = _change(then, now)
         if change != UNCHANGED:
             yield PodChange(key, change, then, now, causes.get(key, ""))
     for key, now in after.items():
         if key not in before:
-            yield PodChange(key, ADDED, None, now, causes.get(key, ""))
+            yield PodChange(key, ADDED, None, now, f"in place of pod {replaced[key]}" if key in replaced else "")
 
 
 def _change(then: Outcome, now: Outcome) -> str:

@@ -15,6 +15,11 @@ from scheduler.whatif.controllers import make_claims_of
 from scheduler.whatif.objects import KEPT_RAW, TEMPLATE, Json, completed, read_objects
 from scheduler.whatif.store import Store
 
+_WITHOUT_PART = frozenset(
+    ("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "HorizontalPodAutoscaler", "Ingress",
+     "NetworkPolicy", "ResourceQuota", "Role", "RoleBinding", "Secret", "ServiceAccount")
+)  # fmt: skip
+"""Kinds that often stand beside Pods in a manifest."""
 Kinds = Mapping[tuple[str, str], Kind]
 _IMMUTABLE = (POD.name, RESOURCE_CLAIM.name)
 
@@ -28,16 +33,24 @@ def apply_manifests(store: Store, kinds: Kinds, documents: Iterable[Any], count:
     pods: list[Pod] = []
     templates_first = sorted(flat(documents), key=lambda item: item["kind"] in _EXPANDED or item["kind"] == POD.name)
     for item in templates_first:
-        if item["kind"] not in _EXPANDED and item["kind"] != POD.name:
-            _put(store, kinds, _placed_in(item, kinds, namespace))
-            continue
-        for number in range(1, count + 1):
-            for made in _expanded(store, _numbered(item, number, count), namespace):
-                if made["kind"] == POD.name:
-                    pods.append(_put_pod(store, made))
-                else:
-                    _put(store, kinds, _placed_in(made, kinds, namespace))
+        try:
+            pods += _apply(store, kinds, item, count, namespace)
+        except (TypeError, AttributeError, ValueError, KeyError) as error:
+            subject = f"{item['kind']} {item['metadata']['name']}"
+            raise UserError(subject, "", "does not have the shape of its kind") from error
     return pods
+
+
+def _apply(store: Store, kinds: Kinds, item: Json, count: int, namespace: str) -> Iterator[Pod]:
+    if item["kind"] not in _EXPANDED and item["kind"] != POD.name:
+        _put(store, kinds, _placed_in(item, kinds, namespace))
+        return
+    for number in range(1, count + 1):
+        for made in _expanded(store, _numbered(item, number, count), namespace):
+            if made["kind"] == POD.name:
+                yield _put_pod(store, made)
+            else:
+                _put(store, kinds, _placed_in(made, kinds, namespace))
 
 
 def flat(documents: Iterable[Any]) -> Iterator[Json]:
@@ -73,13 +86,12 @@ def _placed_in(item: Json, kinds: Kinds, namespace: str) -> Json:
 
 
 def _put_pod(store: Store, item: Json) -> Pod:
-    admitted = admit_pod(store, item)
-    if (admitted["spec"].get("schedulerName") or "") == "":
-        admitted["spec"]["schedulerName"] = "default-scheduler"
     try:
-        pod: Pod = convert(POD, completed(admitted, POD))
+        convert(POD, completed({key: value for key, value in item.items() if key != "status"}, POD))
+        pod: Pod = convert(POD, completed(admit_pod(store, item), POD))
     except DecodeError as error:
-        raise UserError(error.subject, error.field, error.problem) from error
+        subject = f"Pod {item['metadata']['namespace']}/{item['metadata']['name']}"
+        raise UserError(subject, error.field, error.problem) from error
     if store.get(POD.name, pod.key) is not None:
         raise UserError(f"Pod {pod.key}", "metadata.name", "exists already")
     metadata = msgspec.structs.replace(
@@ -105,7 +117,10 @@ def _put(store: Store, kinds: Kinds, item: Json) -> None:
         item = {**item, "status": before["status"]}
     found = read_objects([item], kinds)
     for problem in found.problems:
-        raise UserError(problem.subject, problem.field, problem.problem)
+        raise UserError(f"{name} {key}", problem.field, problem.problem)
+    if found.unknown and name in _WITHOUT_PART:
+        store.note(f"{name} {key} has no part in where Pods go: left out")
+        return
     if found.unknown:
         raise UserError(f"{name} {key}", "kind", "is not a kind that decides where Pods go")
     store.raw.update(found.raw)

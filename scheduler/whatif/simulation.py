@@ -69,7 +69,7 @@ class Simulation:
     """``run`` until nothing changes any more (``until_stable``), else one attempt for each Pod that waits.
 
     ``fates``: Pod uid → what the last attempt said. ``preempted``: keys of Pods that had to go → for whom. ``came``:
-    uids of Pods that take the place of others → of which. ``attempts`` counts. ``stable``: False when Pods went on
+    uids of Pods that take the place of others → key of which. ``attempts`` counts. ``stable``: False when Pods went on
     displacing each other until the simulation gave up.
     """
 
@@ -120,7 +120,7 @@ class Simulation:
         tries = self._tries[queued.uid] = self._tries.get(queued.uid, 0) + 1
         if not self.until_stable:
             return tries > 1
-        if tries > ROUNDS_MAX:
+        if tries > ROUNDS_MAX or self.attempts > ROUNDS_MAX * (len(self.world.state.pods) + ROUNDS_MAX):
             self.stable = False
             return True
         return False
@@ -349,7 +349,7 @@ class Simulation:
         self.preempted[victim.key] = preemptor.key
         again = evict(self.world.store, victim)
         if again is not None:
-            self.came[again.uid] = f"in place of pod {victim.key}"
+            self.came[again.uid] = victim.key
 
     def _finish_deletions(self) -> bool:
         """Pods that are being deleted have gone in the end; True when there were any."""
@@ -357,7 +357,7 @@ class Simulation:
         for pod in going:
             pod_ends(self.world.store, pod)
         if going:
-            self.world.store.note(f"{len(going)} Pods that were being deleted have gone")
+            self.world.store.note(f"Pods that were being deleted have gone: {len(going)}")
         return bool(going)
 
     # Groups

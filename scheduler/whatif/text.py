@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from scheduler.explain.text import counted
 from scheduler.whatif.difference import ADDED, PLACED, Difference, Outcome, PodChange
@@ -16,16 +16,19 @@ def difference_lines(found: Difference, paint: Paint = lambda style, text: text)
     """Edits, then each change with before and after, then the sums."""
     for edit in found.edits:
         yield paint("title", f"edit: {edit}")
-    for change in found.changes[:SHOWN_MAX]:
-        yield from _change_lines(change, paint)
-    if len(found.changes) > SHOWN_MAX:
-        yield f"… and {len(found.changes) - SHOWN_MAX} more changes (-o json shows all)"
+    groups = _folded(found.changes)
+    for group in groups[:SHOWN_MAX]:
+        yield from _change_lines(group, paint)
+    if len(groups) > SHOWN_MAX:
+        left = sum(map(len, groups[SHOWN_MAX:]))
+        yield f"… and {left} more changes (-o json shows all)"
     if not found.changes:
         yield "nothing changes"
     tried = counted(found.attempts, "attempt")
+    otherwise = "without the edits" if found.edits else "now"
     yield (
-        f"{found.after.placed} Pods placed, {found.after.waiting} waiting "
-        f"(without the edits: {found.before.placed} and {found.before.waiting}); "
+        f"{counted(found.after.placed, 'Pod')} placed, {found.after.waiting} waiting "
+        f"({otherwise}: {found.before.placed} and {found.before.waiting}); "
         f"{found.unchanged} as they would be anyway; {tried}"
     )
     if not found.until_stable and any(_preempts(change) for change in found.changes):
@@ -36,18 +39,33 @@ def difference_lines(found: Difference, paint: Paint = lambda style, text: text)
     yield from (paint("faint", f"note: {text}") for text in found.caveats)
 
 
+def _folded(changes: Sequence[PodChange]) -> list[list[PodChange]]:
+    """Pods that wait for the same reason are told together; whoever has a node has a line of its own."""
+    groups: dict[Hashable, list[PodChange]] = {}
+    for number, change in enumerate(changes):
+        before, after = change.before, change.after
+        same: Hashable = number
+        if after is not None and after.state != PLACED and (before is None or before.state != PLACED):
+            told = "" if before is None else _words(before)
+            same = change.change, change.cause, told, _words(after), after.preempts
+        groups.setdefault(same, []).append(change)
+    return list(groups.values())
+
+
 def _preempts(change: PodChange) -> bool:
     return change.after is not None and bool(change.after.preempts)
 
 
-def _change_lines(change: PodChange, paint: Paint) -> Iterator[str]:
+def _change_lines(group: Sequence[PodChange], paint: Paint) -> Iterator[str]:
+    change = group[0]
     good = change.after is not None and change.after.state == PLACED
     style = "good" if good else "bad"
-    yield (
-        paint(style, change.change)
-        + paint("title", f" pod {change.pod}")
-        + (f"  ({change.cause})" if change.cause else "")
-    )
+    names = f"pod {change.pod}"
+    if len(group) > 1:
+        names = f"{len(group)} pods: {', '.join(_few([one.pod for one in group]))}"
+    causes = [change.cause, f"pod {change.replacement} comes in its place" if change.replacement else ""]
+    cause = "; ".join(filter(None, causes))
+    yield f"{paint(style, change.change)} {paint('title', names)}" + (f"  ({cause})" if cause else "")
     if change.before is not None:
         yield f"  before: {_words(change.before)}"
     if change.after is not None:
@@ -57,6 +75,10 @@ def _change_lines(change: PodChange, paint: Paint) -> Iterator[str]:
         if change.after.preempts:
             nominated = f" on node {change.after.nominated}" if change.after.nominated else ""
             yield paint("hint", f"    would preempt {', '.join(change.after.preempts)}{nominated}")
+
+
+def _few(names: Sequence[str]) -> Sequence[str]:
+    return [*names[:3], "…", names[-1]] if len(names) > 5 else names
 
 
 def _words(outcome: Outcome) -> str:

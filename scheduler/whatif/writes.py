@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scheduler.api.core import Pod, PodStatus
-from scheduler.api.kinds import POD, RESOURCE_CLAIM
+from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM
 from scheduler.api.meta import Condition
 from scheduler.api.resource import (
     FINALIZER,
@@ -51,7 +51,7 @@ from scheduler.framework.instructions import (
 )
 from scheduler.whatif.store import Store
 
-_HOSTNAME_FIELD = "metadata.name"
+_HOSTNAME = "kubernetes.io/hostname"
 
 
 def perform(store: Store, pod: Pod, instruction: Instruction) -> None:
@@ -187,7 +187,7 @@ def _select_node(store: Store, instruction: SelectNode) -> None:
         capacity=dict(now.spec.resources.requests or {}),
         accessModes=now.spec.accessModes,
         claimRef=reference,
-        nodeAffinity=VolumeNodeAffinity(required=_only(instruction.node)),
+        nodeAffinity=_only(store, instruction.node),
         storageClassName=now.class_name,
         volumeMode=now.spec.volumeMode,
     )
@@ -195,10 +195,14 @@ def _select_node(store: Store, instruction: SelectNode) -> None:
     _complete(store, chosen, name)
 
 
-def _only(node: str) -> NodeSelector:
-    """That node alone: how far a volume of an unknown driver reaches is not known."""
-    field = Requirement(key=_HOSTNAME_FIELD, operator="In", values=(node,))
-    return NodeSelector(nodeSelectorTerms=(NodeSelectorTerm(matchFields=(field,)),))
+def _only(store: Store, node: str) -> VolumeNodeAffinity | None:
+    """That node alone, as long as it has a label of its own: how far a driver's volumes reach is not known."""
+    found = store.get(NODE.name, node)
+    label = None if found is None else found.metadata.labels.get(_HOSTNAME)
+    if label is None:
+        return None
+    term = NodeSelectorTerm(matchExpressions=(Requirement(key=_HOSTNAME, operator="In", values=(label,)),))
+    return VolumeNodeAffinity(required=NodeSelector(nodeSelectorTerms=(term,)))
 
 
 # Waiting

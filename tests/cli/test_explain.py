@@ -155,3 +155,35 @@ def test_a_server_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixtur
     }))  # fmt: skip
     assert main(["inventory", "--kubeconfig", str(kubeconfig)]) == 1
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_lint_names_the_file_and_looks_at_manifests(
+    dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A manifest is looked at as if it were applied: with the cluster's devices, and told by its file."""
+    manifest = tmp_path / "train.yaml"
+    manifest.write_text(yaml.safe_dump(template("train", count=9)))
+    assert main(["lint", "-f", dump, "--manifest", str(manifest), "-o", "json"]) == 2
+    found = json.loads(capsys.readouterr().out)["findings"]
+    told = {(finding["check"], finding["subject"], finding["file"]) for finding in found}
+    assert ("count-too-large", "ResourceClaimTemplate default/train", str(manifest)) in told
+    assert ("count-too-large", "ResourceClaim default/two", dump) in told
+    assert main(["lint", "-f", dump, "-m", str(manifest)]) == 2
+    assert f"in {manifest}" in capsys.readouterr().out
+
+
+def test_lint_tells_what_the_server_dropped_of_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The stored class lacks what the manifest says; nothing else is taken for a loss."""
+    stored, written = gpu_class(), gpu_class()
+    written["spec"]["extendedResourceName"] = "example.com/gpu"
+    dump, manifest = tmp_path / "dump.yaml", tmp_path / "class.yaml"
+    items = [node("n1"), gpu_slice("n1", 1), stored]
+    dump.write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": items}))
+    manifest.write_text(yaml.safe_dump(written))
+    assert main(["lint", "-f", str(dump), "-m", str(manifest), "-o", "json"]) == 2
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["check"], finding["path"], finding["file"]) == (
+        "field-dropped",
+        "spec.extendedResourceName",
+        str(manifest),
+    )

@@ -15,10 +15,12 @@ from tests.explain.clusters import DRIVER, Object, device, held, request, slice_
 MODEL = f'device.attributes["{DRIVER}"].model'
 
 
-def linted(items: list[Object]) -> Findings:
-    snap = snapshot(items)
-    objects = snap.objects
-    return lint(snap.state, objects.templates, objects.of("DeviceTaintRule"), objects.raw, snap.profiles)
+def linted(items: list[Object], manifests: list[Object] | None = None) -> Findings:
+    snap = snapshot([*items, *(manifests or [])])
+    objects, stored = snap.objects, snapshot(items).objects
+    given = snapshot(manifests or []).objects.raw
+    rules = objects.of("DeviceTaintRule")
+    return lint(snap.state, objects.templates, rules, stored.raw, snap.profiles, given)
 
 
 def base(devices: list[Object], *more: Object) -> list[Object]:
@@ -157,13 +159,43 @@ CASES: list[tuple[str, str, list[Object], str, str]] = [
         "ask for 40Gi at most",
     ),
     (
+        "claim-missing",
+        "error",
+        base([device("a")], want(request(), name="wanted"), pod("p", claim="wantd")),
+        "spec.resourceClaims[0].resourceClaimName",
+        "name wanted",
+    ),
+    (
+        "constraint-request-unknown",
+        "error",
+        base(
+            [device("a")], want(request("one"), constraints=[{"matchAttribute": f"{DRIVER}/model", "requests": ["on"]}])
+        ),
+        "spec.devices.constraints[0].requests[0]",
+        "use one",
+    ),
+    (
+        "distinct-too-large",
+        "error",
+        base([device("a"), device("b")], want(request("r", 2), constraints=[{"distinctAttribute": f"{DRIVER}/model"}])),
+        "spec.devices.constraints[0].distinctAttribute",
+        "ask for 1 at most",
+    ),
+    (
+        "field-gated",
+        "warning",
+        base([device("a", consumesCounters=[{"counterSet": "s", "compatibilityGroups": ["g"], "counters": {}}])]),
+        "spec.devices[0].consumesCounters[0].compatibilityGroups",
+        "turn DRADeviceCompatibilityGroups on",
+    ),
+    (
         "field-dropped",
         "error",
         base(
             [device("a")], applied(named_class("other", "x/y") | {"spec": {}}, extendedResourceName="example.com/gpu")
         ),
         "spec.extendedResourceName",
-        "turn the feature on",
+        "turn on the feature in the API server",
     ),
     (
         "extended-resource-shared",
@@ -215,6 +247,44 @@ def test_the_fault_is_found(check: str, severity: str, items: list[Object], path
     assert all((found[0].what, found[0].why, found[0].fix, found[0].subject))
 
 
+def test_a_manifest_is_compared_with_what_was_stored_of_it() -> None:
+    """Without kubectl's annotation: the file that was applied says what should be there."""
+    written = named_class("other", "example.com/gpu")
+    stored = written | {"spec": {name: value for name, value in written["spec"].items() if name == "selectors"}}
+    found = linted(base([device("a")], stored), [written])
+    (finding,) = found.findings
+    assert (finding.check, finding.subject, finding.path) == (
+        "field-dropped",
+        "DeviceClass other",
+        "spec.extendedResourceName",
+    )
+
+
+def test_another_version_of_an_object_is_not_taken_for_a_loss() -> None:
+    """kubectl's annotation may hold an older version, whose fields have other places."""
+    item = applied(gpu_class(), lost={"somewhere": "else"})
+    annotations = item["metadata"]["annotations"]
+    text = annotations["kubectl.kubernetes.io/last-applied-configuration"]
+    annotations["kubectl.kubernetes.io/last-applied-configuration"] = text.replace("k8s.io/v1", "k8s.io/v1beta1")
+    assert [finding.check for finding in linted(base([device("a")], item)).findings] == []
+
+
+def test_reach_leaves_out_pods_that_tolerate_the_taint() -> None:
+    """Nobody would be evicted: a note, not a warning."""
+    tolerant = held("h", "n1", "a", pod="u", tolerations=[{"key": "k", "operator": "Exists"}])
+    (finding,) = linted(base([device("a")], tolerant, pod("u", claim="h", nodeName="n1"), rule(driver=DRIVER))).findings
+    assert (finding.severity, finding.what) == ("note", "would touch 1 device, 1 Pod, 0 of which do not tolerate it")
+
+
+def test_a_claim_that_is_nowhere_is_told_without_a_guess() -> None:
+    """No name comes near, and no other namespace has it."""
+    (finding,) = linted(base([device("a")], pod("p", claim="wanted"))).findings
+    assert (finding.check, finding.fix) == (
+        "claim-missing",
+        "create the claim in the Pod's namespace, or name another",
+    )
+
+
 def test_a_sound_cluster_has_no_findings() -> None:
     """Claims that can be served, templates and classes that match, Pods of ours."""
     matched = want(
@@ -228,7 +298,7 @@ def test_reach_counts_devices_and_pods() -> None:
     """The rule's reach in numbers, for Pods that use its devices."""
     items = base([device("a"), device("b")], held("h", "n1", "a", pod="u"), pod("u", claim="h", nodeName="n1"))
     (finding,) = linted([*items, rule(pool="n1")]).findings
-    assert finding.what == "touches 2 devices, which 1 Pods use"
+    assert finding.what == "would touch 2 devices, 1 Pod, 1 of which do not tolerate it"
 
 
 def test_equal_claims_of_a_template_are_told_once() -> None:

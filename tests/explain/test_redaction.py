@@ -21,7 +21,8 @@ from scheduler.explain.sight import EVERYTHING, Scrubber, Sight, names_of, own_o
 from scheduler.explain.text import explanation_lines
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, NOW, Object, device, held, request, slice_of, snapshot, want
-from tests.explain.situations import ALL, Situation
+from tests.explain.situations import Situation
+from tests.explain.test_situations import ALL
 
 MINE = frozenset({"default"})
 NAMESPACED = Sight(pods=MINE, claims=MINE, templates=MINE)

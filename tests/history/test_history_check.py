@@ -182,6 +182,16 @@ def test_what_is_allowed_is_not_reported(name: str) -> None:
     assert judge(story.facts, deleted={"default/gone"}).violations == []
 
 
+def test_what_was_there_before_is_taken_as_it_is() -> None:
+    """A Pod bound before the recording is not judged by claims that have come to their end since; a later one is."""
+    story = Story()
+    story.pod("old", "old", node="n", finished=True, listed=True)
+    assert judge(story.facts).violations == []
+    story.facts.append(msgspec.structs.replace(story.claim("f", gpu("gpu-0"), by=THEIRS).claims["f"], listed=True))
+    bound(story, "a", gpu("gpu-0"))
+    assert [violation.rule for violation in judge(story.facts).violations] == [check.LATER]
+
+
 def test_admin_access_holds_nothing() -> None:
     """B4 and the monitoring case: admin results collide with nobody."""
     admin = msgspec.structs.replace(gpu("gpu-0"), admin=True)
