@@ -45,6 +45,7 @@ class DynamicResources:
 
     name: str = NAME
     pre_bind_parallel = True
+    even_normalize = True
     depends = Depends.NOTHING
 
     def __init__(self, handle: Handle) -> None:

@@ -109,9 +109,7 @@ def _try(
     trials: dict[int, _Node] = {}
     for row in rows.tolist():
         lower = [
-            info
-            for info in nodes.pods(row)
-            if info.pod.priority < cycle.pod.priority and cycle.state.serves(info.pod)
+            info for info in nodes.pods(row) if info.pod.priority < cycle.pod.priority and cycle.state.serves(info.pod)
         ]
         if lower:
             trials[row] = _Node(row, lower)

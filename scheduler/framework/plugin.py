@@ -123,9 +123,10 @@ class CacheablePlugin(Plugin, Protocol):
     """A filter or score plugin whose answers the runner may keep for Pods that read the same to it.
 
     Its answer about a row may depend on nothing but what ``signature`` holds, the row's node (and Pods, if declared),
-    and ``epoch``; it must answer about any row, feasible or not, and ``normalize`` on nothing but the scores. Optional
-    ``filter_row(cycle, nodes, row)`` and ``score_row`` give the same number for one row, for less, or None to have the
-    column form asked.
+    and ``epoch``; it must answer about any row, feasible or not, and ``normalize`` on nothing but the scores. With
+    ``even_normalize`` (those with ``by_template`` have it) equal scores become equal ones, the same however many.
+    Optional ``filter_row(cycle, nodes, row)`` and ``score_row`` give the same number for one row, for less, or None to
+    have the column form asked.
     """
 
     depends: Depends

@@ -12,6 +12,7 @@ from scheduler.errors import InternalError, PluginError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Depends, Rows, Scores
 from scheduler.framework.runner import MAX_SCORE, Filtered, call, check_verdicts, collect, normalized
+from scheduler.framework.templates import by_template
 from scheduler.state.nodes import NodeTable
 from scheduler.state.podinfo import pod_info
 
@@ -31,7 +32,20 @@ class _Owner(Protocol):
 class _Vector:
     """One plugin's answers over all rows: verdicts, or raw scores."""
 
-    __slots__ = ("ask", "ask_epoch", "ask_row", "by_pods", "entry", "epoch", "plugin", "point", "values")
+    __slots__ = (
+        "_even",
+        "ask",
+        "ask_epoch",
+        "ask_row",
+        "by_pods",
+        "entry",
+        "epoch",
+        "even_normalize",
+        "plugin",
+        "point",
+        "unlooked",
+        "values",
+    )
 
     def __init__(self, plugin: Any, point: str, capacity: int, entry: Any = None) -> None:
         self.plugin, self.point, self.entry = plugin, point, entry
@@ -41,6 +55,18 @@ class _Vector:
         self.by_pods = bool(plugin.depends & Depends.PODS)
         self.epoch: Hashable = None
         self.values = np.zeros(capacity, np.int64)
+        self.even_normalize = bool(getattr(plugin, "even_normalize", by_template(plugin)))
+        self._even: int | None = None
+        self.unlooked = True
+        """Whether values or rows have changed since ``even`` looked."""
+
+    def even(self, live: Any) -> int | None:
+        """The answer of all rows that have a node, None when they differ. Cost: one pass after a change."""
+        if self.unlooked:
+            answers = self.values[live]
+            same = len(answers) > 0 and bool((answers == answers[0]).all())
+            self._even, self.unlooked = int(answers[0]) if same else None, False
+        return self._even
 
     def new_epoch(self, nodes: NodeTable) -> bool:
         """True when something changed on which all rows depend."""
@@ -87,13 +113,14 @@ class _Vector:
                 answer = self.fetch_one(cycle, nodes, row)
                 if answer != values[row]:
                     values[row] = answer
-                    changed = True
+                    changed = self.unlooked = True
             return changed
         asked = np.asarray(rows, np.int64)
         answers = self.fetch(cycle, nodes, asked)
         if (values[asked] == answers).all():
             return False
         values[asked] = answers
+        self.unlooked = True
         return True
 
 
@@ -186,10 +213,17 @@ class PodClass:
 
     def _scale(self, cycle: Cycle, nodes: NodeTable, rows: Rows) -> Scores:
         total = np.zeros(len(rows), np.int64)
+        live = self._owner.live(nodes)
         for vector in self._raws:
-            if vector.entry.normalizer is not None:
-                scores = normalized(vector.entry, cycle, nodes, rows, vector.values.take(rows))
-                total += scores * vector.entry.weight
+            entry = vector.entry
+            if entry.normalizer is None:
+                continue
+            if len(rows) > 1 and vector.even_normalize and (even := vector.even(live)) is not None:
+                # Equal scores stay equal: one is enough, however many rows there are.
+                one = normalized(entry, cycle, nodes, rows[:1], np.full(1, even, np.int64))
+                total += int(one[0]) * entry.weight
+            else:
+                total += normalized(entry, cycle, nodes, rows, vector.values.take(rows)) * entry.weight
         return total
 
     def single_scores(
@@ -246,6 +280,8 @@ class PodClass:
         if self._structure != nodes.structure_version:
             self._structure = nodes.structure_version
             self._filtered = self._scaled = None
+            for vector in self._vectors:
+                vector.unlooked = True
         entries, self._seen = (None if self._seen < 0 else nodes.log.since(self._seen)), nodes.log.end
         if entries is not None and len(entries) <= FEW_ROWS:
             ordered = [entry if entry >= 0 else ~entry for entry in entries]
@@ -270,6 +306,7 @@ class PodClass:
                 if answer == before:
                     continue
                 values[row] = answer
+                vector.unlooked = True
                 if entry is None:
                     recoded = True
                 elif entry.normalizer is not None:
