@@ -147,6 +147,14 @@ class Answers:
         found.caveats.extend(self.problems())
         return found
 
+    async def names(self) -> Names:
+        """Every name there is now."""
+
+        def nothing() -> Generator[None, None, None]:
+            yield
+
+        return (await self._ask(("names",), nothing)).names
+
     async def live_inventory(self) -> Inventory:
         """Devices by model, counted on the state that decides, in slices; for metrics. Costs no second state."""
         return await self._asking.run(inventory_steps(self._service.state, "model", self.clock()))
