@@ -4,10 +4,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-CODE := scheduler plugins e2e tests conftest.py
+CODE := scheduler plugins e2e supply tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench chaos soak wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench chaos failovers soak sbom vulnerabilities wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -103,9 +103,20 @@ SECONDS ?= 8
 chaos: install controlplane ## random faults before the real API server, judged by the history: make chaos RUNS=100 [SEED=1]
 	$(BIN)/python -m e2e.chaos --runs $(RUNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
+TAKEOVERS ?= 20
+failovers: install controlplane ## leaders killed, cut off, frozen: longest and median takeover, writes of ex-leaders: make failovers [TAKEOVERS=20]
+	$(BIN)/python -m e2e.failovers --takeovers $(TAKEOVERS)
+
 MINUTES ?= 60
 soak: install controlplane ## churn of 20 Pods/s: memory, handles, tasks, queue, latency stay flat: make soak MINUTES=60
 	$(BIN)/python -m e2e.soak --minutes $(MINUTES)
+
+sbom: install ## what the image holds: CycloneDX bill of materials and licence list, into dist
+	$(BIN)/python -m supply.sbom
+
+# Exit code 3: the check could not run, which is no success. DB: a folder, zip or file of OSV records, for no network.
+vulnerabilities: install ## known vulnerabilities of what the lock files pin: make vulnerabilities [DB=osv.zip]
+	$(BIN)/python -m supply.vulnerabilities $(if $(DB),--database $(DB))
 
 wheel: install ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
