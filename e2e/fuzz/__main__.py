@@ -1,4 +1,4 @@
-"""``python -m e2e.fuzz --runs 10000``: mutants of every kind, then every coverage-guided target. See docs/reliability.md.
+"""``make fuzz RUNS=n``: mutants of every kind, then every coverage-guided target. See docs/reliability.md.
 
 Equal seeds repeat a run. The exit code is 1 when a fault was found.
 """
