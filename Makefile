@@ -4,10 +4,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-CODE := scheduler plugins e2e tests conftest.py
+CODE := scheduler plugins e2e supply tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench chaos soak wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,15 +97,34 @@ mutants: install ## seeded faults in our rules, each must be noticed by one conf
 bench: install controlplane ## both schedulers side by side on the real control plane: make bench [ARGS='plain device --rounds 1']
 	$(BIN)/python -m e2e.bench $(ARGS)
 
+bench-large: install controlplane ## the same for 5,000 nodes: 10,000 Pods, 8 devices a node, restart with 10,000 Pods: make bench-large [ARGS=]
+	$(BIN)/python -m e2e.bench --large $(ARGS)
+
+# RUNS: mutants per kind, and a multiple of it as inputs per parser; equal seeds repeat a run.
+FUZZ_RUNS = $(if $(filter command line environment,$(origin RUNS)),$(RUNS),10000)
+fuzz: install ## hostile input: mutated objects of every kind, coverage-guided fuzzing of every parser: make fuzz RUNS=10000 [SEED=1]
+	$(BIN)/python -m e2e.fuzz --runs $(FUZZ_RUNS) --seed $(if $(SEED),$(SEED),1)
+
 # RUNS, SEED of the first run, SECONDS of faults per run; MINUTES of the soak.
 RUNS ?= 10
 SECONDS ?= 8
 chaos: install controlplane ## random faults before the real API server, judged by the history: make chaos RUNS=100 [SEED=1]
 	$(BIN)/python -m e2e.chaos --runs $(RUNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
+TAKEOVERS ?= 20
+failovers: install controlplane ## leaders killed, cut off, frozen: longest and median takeover, writes of ex-leaders: make failovers [TAKEOVERS=20]
+	$(BIN)/python -m e2e.failovers --takeovers $(TAKEOVERS)
+
 MINUTES ?= 60
 soak: install controlplane ## churn of 20 Pods/s: memory, handles, tasks, queue, latency stay flat: make soak MINUTES=60
 	$(BIN)/python -m e2e.soak --minutes $(MINUTES)
+
+sbom: install ## what the image holds: CycloneDX bill of materials and licence list, into dist
+	$(BIN)/python -m supply.sbom
+
+# Exit code 3: the check could not run, which is no success. DB: a folder, zip or file of OSV records, for no network.
+vulnerabilities: install ## known vulnerabilities of what the lock files pin: make vulnerabilities [DB=osv.zip]
+	$(BIN)/python -m supply.vulnerabilities $(if $(DB),--database $(DB))
 
 wheel: install ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

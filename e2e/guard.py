@@ -76,7 +76,7 @@ class GuardProcess(ManagedProcess):
         """The body of an endpoint of the health port, "" when it does not answer or refuses."""
         context = ssl._create_unverified_context()  # its certificate is self-signed, made at start
         try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}{path}", timeout=5, context=context) as answer:
+            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}{path}", timeout=20, context=context) as answer:
                 return str(answer.read().decode())
         except (urllib.error.URLError, OSError):
             return ""
@@ -194,6 +194,11 @@ async def remove(api: Api) -> None:
     await api.delete(SECRETS, f"{NAME}-certificates", NAMESPACE, missing_ok=True)
 
 
+async def give_back_lease(api: Api) -> None:
+    """A Lease that was given back: the first guard need not wait for a predecessor."""
+    await api.create(LEASES, {"metadata": {"name": NAME}, "spec": {"leaseDurationSeconds": 1}}, NAMESPACE)
+
+
 def account(plane: ControlPlane) -> Path:
     """A kubeconfig of the guard's ServiceAccount, which has what manifests/guard grants."""
     return plane.kubeconfig_for(service_account=(NAMESPACE, NAME))
@@ -230,14 +235,16 @@ SLOW = "slow.example.com"
 
 
 class SlowWebhook:
-    """Another validating webhook on claims' status: it allows everything, after ``delay_s`` for claims labelled slow.
+    """Another validating webhook on the status of claims labelled slow: it allows everything, once ``go`` is set.
 
     The API server asks all webhooks at once and stores nothing before the last answer: so a write that the guard has
-    admitted long ago lands late.
+    admitted long ago lands late (34 s at most after it was sent).
     """
 
-    def __init__(self, plane: ControlPlane, api: Api, delay_s: float) -> None:
-        self._plane, self._api, self._delay_s = plane, api, delay_s
+    def __init__(self, plane: ControlPlane, api: Api) -> None:
+        self._plane, self._api = plane, api
+        self.go = asyncio.Event()
+        self.asked = 0
 
     async def __aenter__(self) -> SlowWebhook:
         certificate, key = self._plane.serving_files("slow-webhook")
@@ -271,17 +278,31 @@ class SlowWebhook:
             "objectSelector": {"matchLabels": {"slow": "yes"}},
         }
         await self._api.create(WEBHOOKS, {"metadata": {"name": SLOW}, "webhooks": [webhook]})
-        self.asked = 0
         return self
 
+    async def hold(self, claim: str, namespace: str = "default") -> None:
+        """Wait until the API server calls us for this claim (its webhooks lag), then answer nothing until ``go``."""
+        self.go.set()
+
+        async def called_for() -> bool:
+            with suppress(ApiError):
+                no_change = {"status": {"reservedFor": None}}
+                await self._api.patch(CLAIMS, claim, no_change, namespace, "status", dryRun="All")
+            return self.asked > 0
+
+        await eventually(called_for, "the slow webhook is called", timeout_s=READY_TIMEOUT_S)
+        self.go.clear()
+        self.asked = 0
+
     async def __aexit__(self, *_: object) -> None:
+        self.go.set()
         await self._api.delete(WEBHOOKS, SLOW, missing_ok=True)
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
         review = await request.json()
         self.asked += 1
-        await asyncio.sleep(self._delay_s)
+        await self.go.wait()
         response = {"uid": review["request"]["uid"], "allowed": True}
         return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
 
@@ -296,10 +317,13 @@ async def guarded(
     settle_s: float = 0.5,
     manifests: str = "guard",
     arguments: Sequence[str] = ELECTION,
+    handed_over: bool = False,
 ) -> AsyncIterator[GuardProcess]:
-    """One guard, called by the API server, while the block runs."""
+    """One guard, called by the API server, while the block runs. ``handed_over``: it need not settle first."""
     await remove(api)
     apply(plane, manifests)
+    if handed_over:
+        await give_back_lease(api)
     guard = GuardProcess(folder, account(plane), settle_s=settle_s, arguments=arguments)
     await point_at(api, guard.webhook_port, policy=policy)
     try:

@@ -95,7 +95,8 @@ async def _maybe_guarded(
     if not guard:
         yield None
         return
-    async with guarded(plane, api, folder) as running:
+    # The lease times an operator has: a machine that runs two schedulers and an API server is busy.
+    async with guarded(plane, api, folder, arguments=()) as running:
         yield running
 
 

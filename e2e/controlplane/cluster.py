@@ -308,10 +308,6 @@ class ControlPlane:
         """(certificate, key) for a server on 127.0.0.1 that every client of this control plane trusts."""
         return self._ca.serving_files(name)
 
-    def serving_files(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key files for another server on 127.0.0.1, signed by the CA in ``ca_file``."""
-        return self._ca.serving_files(name)
-
     def kubeconfig_for(
         self,
         user: str = ADMIN,

@@ -7,10 +7,10 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.api import CLAIMS, LEASES, Api, ApiError
+from e2e.api import CLAIMS, Api, ApiError
 from e2e.controlplane import ControlPlane
 from e2e.guard import (
     ELECTION,
@@ -24,6 +24,7 @@ from e2e.guard import (
     account,
     apply,
     called,
+    give_back_lease,
     guarded,
     point_at,
     remove,
@@ -43,8 +44,7 @@ async def pair(
     """Two guards behind one Service; the first is active."""
     await remove(api)
     apply(plane)
-    # A Lease that was given back: the first guard need not wait for a predecessor.
-    await api.create(LEASES, {"metadata": {"name": NAME}, "spec": {"leaseDurationSeconds": 1}}, NAMESPACE)
+    await give_back_lease(api)
     first = GuardProcess(folder, account(plane), name="first", settle_s=settle_s)
     second = GuardProcess(folder, account(plane), name="second", settle_s=settle_s)
     async with Front(first, second) as front:
@@ -180,19 +180,11 @@ async def test_what_a_dead_guard_admitted_is_waited_for(
     )
     await new_claims(api, "hasty")
     async with (
-        pair(control_plane, api, tmp_path, settle_s=12.0) as (first, second),
-        SlowWebhook(control_plane, api, 11.0) as slow,
+        pair(control_plane, api, tmp_path, settle_s=6.0) as (first, second),
+        SlowWebhook(control_plane, api) as slow,
         record(api) as history,
     ):
-
-        async def slow_is_called() -> bool:
-            with suppress(ApiError):
-                await api.patch(CLAIMS, "late", {"status": {"reservedFor": None}}, NS, "status", dryRun="All")
-            return slow.asked > 0
-
-        # The configuration reaches the API server's webhooks a moment later; the first call waits for its answer.
-        await eventually(slow_is_called, "the slow webhook is called", timeout_s=60)
-        slow.asked = 0
+        await slow.hold("late")
         late = asyncio.create_task(allocate(api, "late", result("a")))
 
         async def admitted() -> bool:
@@ -203,6 +195,8 @@ async def test_what_a_dead_guard_admitted_is_waited_for(
         await asyncio.to_thread(first.kill)
         answers: Counter[str] = Counter()
         while not await asyncio.to_thread(second.active):
+            if "became leader" in second.log():
+                slow.go.set()  # the write lands while the successor settles
             try:
                 await allocate(api, "hasty", result("a"))
                 answers["stored"] += 1

@@ -5,6 +5,7 @@ Nothing here writes to the cluster, and nothing it tries touches the state that 
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import replace
@@ -71,7 +72,11 @@ class Answers:
 
     def _refresh(self, mirror: Mirror) -> Generator[None, None, None]:
         copies = {name: (reflector.kind, reflector.store) for name, reflector in self._service.reflectors.items()}
+        first = mirror.version == 0
         yield from mirror.refresh_steps(copies, self._service.state)
+        if first:
+            # As after the first LISTs: the collector shall not walk through all of this again and again.
+            gc.freeze()
         if self._verify:
             mirror.state.verify()
 
@@ -141,6 +146,14 @@ class Answers:
         found = yield from inventory_steps(self.state, by, self.clock())
         found.caveats.extend(self.problems())
         return found
+
+    async def names(self) -> Names:
+        """Every name there is now."""
+
+        def nothing() -> Generator[None, None, None]:
+            yield
+
+        return (await self._ask(("names",), nothing)).names
 
     async def live_inventory(self) -> Inventory:
         """Devices by model, counted on the state that decides, in slices; for metrics. Costs no second state."""

@@ -290,7 +290,10 @@ class Replica:
             disabled=self.options.disabled_metrics,
             on_trouble=lambda text: self.log.warning("trouble", message=text),
         )
-        return dashboard_mounts(service, client, verify=self.options.verify_caches, metrics=metrics)
+        options = self.options
+        return dashboard_mounts(
+            service, client, verify=options.verify_caches, metrics=metrics, audit_file=options.audit.file
+        )
 
     def _pages(self) -> DebugPages:
         return DebugPages(

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from scheduler.edge.mirror import Mirror
 
-SLICE_S = 0.004
-BUSY_SHARE = 0.05
-"""The part of the time that questions take while there is work to do."""
+SLICE_S = 0.002
+BUSY_SHARE, QUIET_SHARE = 0.05, 0.5
+"""The part of the time that questions take while there are Pods to decide or write, and while there are none: a Pod
+that comes then should not have to wait for one slice after the other."""
 KEPT_S = 1.0
 """How old an answer may be although something has changed since."""
 KEPT_MAX = 256
@@ -97,7 +98,8 @@ class Asking:
                 spent_s = self._clock() - began
                 if spent_s >= SLICE_S:
                     self._on_slice(spent_s)
-                    await asyncio.sleep(spent_s * (1 / BUSY_SHARE - 1) if self._busy() else 0)
+                    share = BUSY_SHARE if self._busy() else QUIET_SHARE
+                    await asyncio.sleep(spent_s * (1 / share - 1))
                     began = self._clock()
         finally:
             steps.close()

@@ -11,16 +11,16 @@ from typing import Protocol
 
 from scheduler.api.core import Pod
 from scheduler.api.podgroups import PodGroup
-from scheduler.cycle.decision import Failed, Need, Running
-from scheduler.cycle.gang import UNSCHEDULABLE_GROUP, GroupAttempt, GroupDecision, Member, gang_profile
+from scheduler.cycle.decision import Need, Running
+from scheduler.cycle.gang import UNSCHEDULABLE_GROUP, GroupAttempt, GroupDecision, gang_profile
 from scheduler.edge.group_status import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE
 from scheduler.edge.loop import SchedulingLoop
-from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
+from scheduler.explain.gangs import member_report
+from scheduler.explain.outcome import bind_failure
 from scheduler.framework.profile import Profile
 from scheduler.queue.groups import disagreement, gather
 from scheduler.queue.pod import QueuedPod
 
-PLUGIN = "GangScheduling"
 _RESULTS = {SCHEDULED: "scheduled", UNSCHEDULABLE: "unschedulable", SCHEDULER_ERROR: "error"}
 
 
@@ -143,17 +143,3 @@ class GroupCycles:
         if decision.text or (not placed and not group.is_gang):
             return UNSCHEDULABLE, decision.text or UNSCHEDULABLE_GROUP
         return SCHEDULED, ""
-
-
-def member_report(member: Member, decision: GroupDecision) -> FailureReport:
-    """A member's own reasons where it has some, else the group's."""
-    if isinstance(member.decision, Failed):
-        return report_failure(member.decision)
-    if decision.error:
-        return bind_failure(decision.text)
-    if member.refusal is not None:
-        return reserve_rejection(member.refusal)
-    if member.decision is not None and member.placed is None:
-        return report_failure(member.decision)
-    text = f"{UNSCHEDULABLE_GROUP}, {decision.text}" if decision.text else UNSCHEDULABLE_GROUP
-    return FailureReport("Unschedulable", text, frozenset((PLUGIN,)))

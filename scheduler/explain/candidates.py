@@ -30,11 +30,8 @@ _SELECTOR = re.compile(r"^request selector #(\d+): ")
 _FAILED = re.compile(r"claim \S+: selector #(\d+)")
 
 
-def candidates(pod: Pod, state: ClusterState, found: Explanation, now: float) -> Iterator[Candidate]:
-    """In the order they should be tried. The state may change and change back between two of them.
-
-    ``now``: Unix seconds, for how long a claim has been in the way.
-    """
+def candidates(pod: Pod, state: ClusterState, found: Explanation) -> Iterator[Candidate]:
+    """In the order they should be tried. The state may change and change back between two of them."""
     if found.phase == "held back":
         yield from held_back_changes(pod, state)
         return
@@ -49,7 +46,7 @@ def candidates(pod: Pod, state: ClusterState, found: Explanation, now: float) ->
     yield from _constraints(refused)
     yield from pod_changes(pod, found)
     yield from opened_nodes(state, found)
-    yield from _ended_claims(found, state, open_claims, now)
+    yield from _ended_claims(found, state, open_claims)
     yield from ended_pods(pod, state, found)
     yield from _more_nodes(state, found)
 
@@ -171,9 +168,7 @@ def _constraints(refused: list[_Refused]) -> Iterator[Candidate]:
                 yield _one("drop constraint", subject, text, claim, edits.without_constraint(claim, number))
 
 
-def _ended_claims(
-    found: Explanation, state: ClusterState, own: dict[str, ResourceClaim], now: float
-) -> Iterator[Candidate]:
+def _ended_claims(found: Explanation, state: ClusterState, own: dict[str, ResourceClaim]) -> Iterator[Candidate]:
     """The claims that hold what is wanted, those with the most devices first."""
     counts: dict[str, int] = {}
     for group in found.nodes:
@@ -188,7 +183,9 @@ def _ended_claims(
         tried += 1
         users = [state.pods[user.uid] for user in claim.consumers if user.uid in state.pods]
         use = found.users.get(key)
-        shown = f" ({use_words(use, now)})" if use is not None else ""
+        # No age: the same cluster a second later gives the same answer.
+        words = [] if use is None else [use_words(use, 0.0), *([f"since {use.since}"] if use.since else [])]
+        shown = f" ({', '.join(words)})" if words else ""
         freed = msgspec.structs.replace(claim, status=ResourceClaimStatus())
         text = f"it fits when claim {key}{shown} ends"
         gone = tuple(user.uid for user in users)

@@ -50,7 +50,7 @@ def hint_steps(
     """
     done: set[tuple[str, str]] = set()
     tries = 0
-    for candidate in candidates(pod, state, found, now):
+    for candidate in candidates(pod, state, found):
         if candidate.family in done:
             continue
         if tries >= TRIES_MAX or len(found.hints) >= HINTS_MAX:

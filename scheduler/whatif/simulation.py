@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from typing import overload
 
 import numpy as np
 from msgspec.structs import replace
@@ -17,13 +18,7 @@ from scheduler.api.core import Pod
 from scheduler.api.kinds import POD
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Rejected, Running
-from scheduler.cycle.gang import (
-    UNSCHEDULABLE_GROUP,
-    GroupAttempt,
-    GroupDecision,
-    Member,
-    gang_profile,
-)
+from scheduler.cycle.gang import GroupAttempt, GroupDecision
 from scheduler.errors import PluginError, SchedulerError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
 from scheduler.framework.instructions import BindPod, PreemptPods
@@ -31,16 +26,15 @@ from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import call, run_reserve
 from scheduler.framework.status import Code, Status
-from scheduler.queue.groups import disagreement, gather
 from scheduler.queue.pod import QueuedPod
 from scheduler.whatif.controllers import evict, pod_ends
+from scheduler.whatif.groups import serve_group
 from scheduler.whatif.world import World
 from scheduler.whatif.writes import perform
 
 ROUNDS_MAX = 50
 """How often a Pod is tried: one that is preempted again and again must not go on for ever."""
 _STEP_BUDGET = 2000
-_GANG = "GangScheduling"
 
 
 @dataclass(slots=True)
@@ -86,7 +80,7 @@ class Simulation:
     _tries: dict[str, int] = field(default_factory=dict)
     _preemptions: list[PreemptPods] = field(default_factory=list)
     _parked: dict[str, _Parked] = field(default_factory=dict)
-    _gang_profiles: dict[str, Profile] = field(default_factory=dict)
+    gang_profiles: dict[str, Profile] = field(default_factory=dict)
 
     def run(self) -> Generator[int, None, None]:
         """Yields the number of attempts after each; ends when there is nothing more to do."""
@@ -96,7 +90,7 @@ class Simulation:
             queue.flush(store.now)
             queued = queue.pop(store.now)
             if queued is not None:
-                if self._spent(queued):
+                if self.spent(queued):
                     queue.done(queued.uid)
                     continue
                 self._serve(queued)
@@ -116,7 +110,8 @@ class Simulation:
             errors_seen = self.world.state.version
             store.now += queue.next_wakeup(store.now) + 1.0
 
-    def _spent(self, queued: QueuedPod) -> bool:
+    def spent(self, queued: QueuedPod) -> bool:
+        """Count a try; True when the Pod has had all its tries."""
         tries = self._tries[queued.uid] = self._tries.get(queued.uid, 0) + 1
         if not self.until_stable:
             return tries > 1
@@ -144,24 +139,30 @@ class Simulation:
             return
         group = state.pod_groups.of(pod) if state.features.generic_workload else None
         if group is not None:
-            self._serve_group(queued, profile, pod)
+            self.attempts += serve_group(self, queued, profile, group)
             return
         self.attempts += 1
         try:
-            decision = self._decide(
-                Attempt(profile, pod, state, now=self.world.store.now, rotation=self._rotation(profile))
+            decision = self.decide(
+                Attempt(profile, pod, state, now=self.world.store.now, rotation=self.rotation(profile))
             )
             if isinstance(decision, Placed):
                 self._reserve(queued, decision)
             else:
-                self._fail(queued, report_failure(decision), decision)
+                self.fail(queued, report_failure(decision), decision)
         except Exception as error:  # as in the loop: an unforeseen error costs this Pod its attempt
-            self._fail(queued, bind_failure(f"{type(error).__name__}: {error}"))
+            self.fail(queued, bind_failure(f"{type(error).__name__}: {error}"))
 
-    def _rotation(self, profile: Profile) -> Rotation:
+    def rotation(self, profile: Profile) -> Rotation:
+        """Where the next search of a profile starts."""
         return self._rotations.setdefault(profile.name, Rotation())
 
-    def _decide(self, attempt: Attempt) -> Decision:
+    @overload
+    def decide(self, attempt: Attempt) -> Decision: ...
+    @overload
+    def decide(self, attempt: GroupAttempt) -> GroupDecision: ...
+    def decide(self, attempt: Attempt | GroupAttempt) -> Decision | GroupDecision:
+        """Run an attempt to its end; what it needs of the edge is imagined."""
         while True:
             outcome = attempt.step(_STEP_BUDGET)
             if isinstance(outcome, Need):
@@ -191,9 +192,10 @@ class Simulation:
         if refusal is not None:
             self._unreserve(queued, placed, reserve_rejection(refusal))
             return
-        self._send(queued, placed)
+        self.send(queued, placed)
 
-    def _send(self, queued: QueuedPod, placed: Placed) -> None:
+    def send(self, queued: QueuedPod, placed: Placed) -> None:
+        """Ask the Permit plugins about a Pod that is assumed and reserved, then carry the decision out."""
         why = _why(placed)
         try:
             permitted = run_permit(placed.profile, placed.cycle, placed.node, self.world.store.now)
@@ -226,7 +228,7 @@ class Simulation:
         except SchedulerError as error:
             self._give_back(placed)
             self.world.move([*state.forget(placed.pod), *state.devices.released(promised)])
-            self._fail(queued, bind_failure(str(error)))
+            self.fail(queued, bind_failure(str(error)))
             return
         self.world.queue.done(queued.uid)
         self.fates[placed.pod.uid] = Fate(why=why)
@@ -267,11 +269,12 @@ class Simulation:
         promised = state.devices.promised(placed.pod)
         self._give_back(placed)
         events = [*state.forget(placed.pod), *state.devices.released(promised)]
-        self._fail(queued, report)
+        self.fail(queued, report)
         uid = placed.pod.uid
         self.world.queue.move(events, self.world.store.now, concerns=lambda pod: pod.uid != uid)
 
-    def _fail(self, queued: QueuedPod, report: FailureReport, decision: Decision | None = None) -> None:
+    def fail(self, queued: QueuedPod, report: FailureReport, decision: Decision | None = None) -> None:
+        """The Pod waits again; what it was told is kept."""
         state = self.world.state
         pod = state.pods.get(queued.uid)
         if pod is None or pod.spec.nodeName:
@@ -359,71 +362,6 @@ class Simulation:
         if going:
             self.world.store.note(f"Pods that were being deleted have gone: {len(going)}")
         return bool(going)
-
-    # Groups
-
-    def _serve_group(self, queued: QueuedPod, profile: Profile, pod: Pod) -> None:
-        state, queue = self.world.state, self.world.queue
-        group = state.pod_groups.of(pod)
-        assert group is not None
-        everybody = list(state.pod_groups.members(group.metadata.key))
-        members = []
-        for member in gather(queue, queued, everybody):
-            newest = state.pods.get(member.uid, member.pod)
-            if newest.uid in state.placements or newest.metadata.deletionTimestamp is not None:
-                queue.done(member.uid)
-            else:
-                members.append(member)
-                if member is not queued:
-                    self._spent(member)
-        if not members:
-            return
-        self.attempts += len(members)
-        pods = [state.pods.get(member.uid, member.pod) for member in members]
-        placed = [other for other in everybody if other.uid in state.placements]
-        problem = disagreement(group, [*pods, *placed])
-        if problem:
-            for member in members:
-                self._fail(member, bind_failure(problem))
-            return
-        if group.is_gang:
-            profile = self._gang_profiles.setdefault(profile.name, gang_profile(profile))
-        attempt = GroupAttempt(profile, group, pods, state, now=self.world.store.now, rotation=self._rotation(profile))
-        try:
-            decision = self._decide_group(attempt)
-        except Exception as error:  # as in the loop
-            for member in members:
-                if member.uid not in state.placements:
-                    self._fail(member, bind_failure(f"{type(error).__name__}: {error}"))
-            return
-        by_uid = {member.uid: member for member in members}
-        for one in decision.members:
-            if one.placed is not None and not decision.text:
-                self._send(by_uid[one.pod.uid], one.placed)
-            else:
-                self._fail(by_uid[one.pod.uid], _member_report(one, decision), one.decision)
-
-    def _decide_group(self, attempt: GroupAttempt) -> GroupDecision:
-        while True:
-            outcome = attempt.step(_STEP_BUDGET)
-            if isinstance(outcome, Need):
-                attempt.answer(self._perform(attempt.pod, outcome))
-            elif not isinstance(outcome, Running):
-                return outcome
-
-
-def _member_report(member: Member, decision: GroupDecision) -> FailureReport:
-    """A member's own reasons where it has some, else the group's."""
-    if isinstance(member.decision, Failed):
-        return report_failure(member.decision)
-    if decision.error:
-        return bind_failure(decision.text)
-    if member.refusal is not None:
-        return reserve_rejection(member.refusal)
-    if member.decision is not None and member.placed is None:
-        return report_failure(member.decision)
-    text = f"{UNSCHEDULABLE_GROUP}, {decision.text}" if decision.text else UNSCHEDULABLE_GROUP
-    return FailureReport("Unschedulable", text, frozenset((_GANG,)))
 
 
 def _why(placed: Placed) -> str:

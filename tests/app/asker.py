@@ -47,7 +47,7 @@ def in_space(space: str, item: Object) -> Object:
 
 
 @asynccontextmanager
-async def asker(extra: list[Object] | None = None) -> AsyncIterator[Asker]:
+async def asker(extra: list[Object] | None = None, audit_file: str = "") -> AsyncIterator[Asker]:
     """Two nodes with two devices each; team/their-pod has one of them, default/big waits for three."""
     objects = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
@@ -65,7 +65,7 @@ async def asker(extra: list[Object] | None = None) -> AsyncIterator[Asker]:
     async with world(objects) as running, aiohttp.ClientSession() as session:
         running.server.reviewer.authenticate = {ADMIN: "admin", MINE: "mine", NOBODY: "nobody"}.get
         running.server.reviewer.authorize = rights
-        server = LocalServer(dashboard_mounts(running.service, running.client, verify=True))
+        server = LocalServer(dashboard_mounts(running.service, running.client, verify=True, audit_file=audit_file))
         found = Asker(running, await server.start(), session)
         try:
 

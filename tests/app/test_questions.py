@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,8 +11,10 @@ import pytest
 
 from scheduler.api.versions import ResourceKinds
 from scheduler.app.snapshot import from_items, list_items
+from scheduler.audit.records import ClaimUse, DeviceUse, NodeScore, Record
 from scheduler.config import load_config
 from scheduler.dra.features import Features
+from scheduler.edge.audit_store import AuditStore
 from scheduler.embedded.faults import Action, Fault
 from scheduler.explain.hints import find_hints
 from scheduler.explain.pods import explain_pod
@@ -146,3 +149,30 @@ async def test_hostile_texts_are_data() -> None:
             assert answer.content_type == "application/json"
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
             assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_the_record_of_a_pod_that_is_gone(tmp_path: Path) -> None:
+    """The trail tells its story to who may get Pods there; names that only the record knows are hidden, too."""
+    file = str(tmp_path / "audit.db")
+    gone = ClaimUse("default/lost", "uid", given=True, devices=(DeviceUse("old.example.com/old-pool/old-gpu"),))
+    scores = (NodeScore("old-node", 90), NodeScore("older-node", 80))
+    decision = Record(
+        "1", "decision", 100.0, pod="default/past", node="old-node", outcome="bound", claims=(gone,), scores=scores
+    )
+    preempted = Record("2", "preempted", 200.0, pod="default/past", node="old-node", by="hidden-team/boss", text="room")
+    store = AuditStore(file, max_age_s=1e12, max_size_bytes=1 << 24)
+    store.write([decision, preempted])
+    store.close()
+    async with asker(audit_file=file) as ask:
+        lines = (await ask.answer("namespaces/default/pods/past/story"))["lines"]
+        assert any("bound to node old-node" in line for line in lines)
+        assert any("preempted for pod hidden-team/boss" in line for line in lines)
+        seen = "\n".join((await ask.answer("namespaces/default/pods/past/story", MINE))["lines"])
+        assert "pod default/past" in seen
+        assert "claim default/lost" in seen
+        for secret in ("old-node", "older-node", "old-pool", "old-gpu", "old.example.com", "hidden-team", "boss"):
+            assert secret not in seen, seen
+        status, body = await ask.get("namespaces/default/pods/pas/story")
+        assert status == 404
+        assert "past" not in body["message"], "names that are alike are nobody's business"
+        assert (await ask.get("namespaces/team/pods/their-pod/story", MINE))[0] == 403

@@ -134,7 +134,7 @@ CASES: list[tuple[str, list[Object], Callable[[list[Object]], None], str]] = [
         "claim ends",
         base([device("a")], held("h", "n1", "a", pod="user"), want(request()), pod("user", claim="h", nodeName="n1")),
         end_claim,
-        "it fits when claim default/h (pod default/user, for 60m) ends",
+        "it fits when claim default/h (pod default/user, since 2027-01-15T07:00:00Z) ends",
     ),
     (
         "pod ends",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.api.core import Pod
 from scheduler.cycle.decision import Failed, Placed, Rejected
 from scheduler.cycle.gang import GroupDecision, Member
-from scheduler.edge.gangs import member_report
+from scheduler.explain.gangs import member_report
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.profile import Profile
