@@ -66,6 +66,7 @@ class GuardProcess(ManagedProcess):
             f"--webhook-port={self.webhook_port}",
             f"--secure-port={self.port}",
             f"--api-request-timeout={settle_s}s",
+            "--trust-loopback",
             "-v=2",
             *arguments,
         ]

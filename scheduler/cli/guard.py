@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from scheduler.cli.options import Arguments, UsageError, parse_port, parse_seconds
+from scheduler.cli.options import Arguments, UsageError, add_flag, parse_port, parse_seconds
 from scheduler.config.gates import parse_feature_gates
 from scheduler.edge.election import ElectionSettings
 from scheduler.guard.certificates import Lifetimes
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (value, text) in times.items():
         add(f"--{name}", type=parse_seconds, default=value, metavar="DURATION", help=text)
     add("--leader-elect-resource-name", default=SERVICE, metavar="NAME", help="the Lease's name")
+    add_flag(parser, "trust-loopback", default=False, text="clients on this machine need no token on the HTTPS port")
     add("--feature-gates", default="", metavar="A=true,B=false", help="kube-scheduler's feature gates")
     add("-v", "--v", type=int, default=0, metavar="LEVEL", dest="v", help="log verbosity (default 0)")
     add("--logging-format", choices=("text", "json"), default="text", help="log lines for people or for machines")
@@ -87,6 +88,7 @@ def guard_options(arguments: Arguments) -> GuardOptions:
         renew_deadline_s=arguments.leader_elect_renew_deadline,
         retry_period_s=arguments.leader_elect_retry_period,
         api_request_timeout_s=arguments.api_request_timeout,
+        trust_loopback=arguments.trust_loopback,
         feature_gates=parse_feature_gates(arguments.feature_gates),
         logging_format=arguments.logging_format,
         verbosity=arguments.v,

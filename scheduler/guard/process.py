@@ -300,6 +300,7 @@ class Guard:
             port=options.secure_port,
             certificate=ServingCertificate(),
             authorizer=Authorizer(reviewer),
+            trust_loopback=options.trust_loopback,
             on_trouble=self._trouble,
         )
         await server.start()
