@@ -58,6 +58,7 @@ class Replica:
 
     def __init__(self, process: SchedulerProcess, proxy: FaultProxy, clocks: Path, user: str) -> None:
         self.process, self.proxy, self.user = process, proxy, user
+        self.left_alone = False
         self._clocks = clocks / "offsets"
 
     def move_clocks(self, wall_s: float, boot_s: float) -> None:
@@ -91,10 +92,16 @@ class Replica:
     async def restart(self) -> None:
         """As its kubelet would: the same replica again, with everything in order."""
         await asyncio.to_thread(self.process.stop)
+        self.left_alone = False
         self.proxy.flow()
         await self.proxy.listen()
         self.move_clocks(0.0, 0.0)
-        await asyncio.to_thread(self.process.start_and_wait)
+        await asyncio.to_thread(self.process.start)
+        await eventually(self.ready, f"{self.user} is ready again", timeout_s=TAKEOVER_MAX_S, interval_s=0.2)
+
+    async def ready(self) -> bool:
+        """What /readyz says."""
+        return await asyncio.to_thread(self.process.get, "/readyz") == "ok"
 
 
 class Trial:
@@ -141,6 +148,7 @@ class Trial:
     async def force(self, way: str, stopped_s: float) -> Takeover:
         """One takeover. A frozen leader is thawed after ``stopped_s``, and must end by itself; then it is restarted."""
         leader, before = await self.leader(), await self.holder()
+        leader.left_alone = True
         began = time.monotonic()
         end = await leader.hit(way)
 
@@ -162,6 +170,14 @@ class Trial:
         await eventually(leader.ended, f"the ex-leader ends by itself after {way}", timeout_s=TAKEOVER_MAX_S)
         await leader.restart()
         return result
+
+    async def supervise(self) -> None:
+        """As kubelets do: start a replica that has ended (a busy machine may cost any of them its lease)."""
+        while True:
+            for replica in self.replicas:
+                if replica.process.pid is None and not replica.left_alone:
+                    await asyncio.to_thread(replica.process.start)
+            await asyncio.sleep(0.5)
 
     def findings(self) -> tuple[int, list[str]]:
         """Terms seen in the audit log, and the writes that were nobody's to make."""
@@ -191,8 +207,15 @@ async def trial(
             process = SchedulerProcess(folder, kubeconfig, name=user, config=settings, python_path=[clocks])
             stack.push_async_callback(asyncio.to_thread, process.stop)
             replicas.append(Replica(process, proxy, clocks, user))
-            await asyncio.to_thread(process.start_and_wait)
-        yield Trial(api, replicas, log)
+            await asyncio.to_thread(process.start)
+            await eventually(replicas[-1].ready, f"{user} is ready", timeout_s=TAKEOVER_MAX_S, interval_s=0.2)
+        here = Trial(api, replicas, log)
+        supervisor = asyncio.create_task(here.supervise())
+        try:
+            yield here
+        finally:
+            supervisor.cancel()
+            await asyncio.gather(supervisor, return_exceptions=True)
 
 
 def control_plane_options(folder: Path, count: int) -> tuple[ControlPlaneOptions, Path]:

@@ -22,7 +22,7 @@ from scheduler.cycle.decision import Placed
 from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
-from scheduler.edge.claim_errors import ClaimError, ClaimInUseError
+from scheduler.edge.claim_errors import ClaimError, ClaimInUseError, ClaimUnknownError
 from scheduler.edge.side_by_side import SharedAside, groups, run_together
 from scheduler.errors import InternalError, SchedulerError
 from scheduler.framework.events import ClusterEvent
@@ -180,6 +180,7 @@ class Committer:
         self._withdrawable: set[str] = set()
         self._withdrawn: set[str] = set()
         self._broken: set[str] = set()
+        self._doubtful: dict[str, list[ResourceClaim]] = {}
 
     async def commit(self, placed: Placed, promised: Sequence[Promise]) -> CommitOutcome:
         """Carry out ``placed``; on any failure undo what can be undone and say why.
@@ -282,13 +283,27 @@ class Committer:
             gives = isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None
             if isinstance(instruction, WriteClaim | CreateClaim) and instruction.allocation is not None:
                 self._devices_there(placed, instruction.claim.key, instruction.allocation)
-            with _prefixed(f'running PreBind plugin "{plugin.name}": '):
+            with _prefixed(f'running PreBind plugin "{plugin.name}": '), self._doubts(placed.pod, instruction):
                 if isinstance(instruction, WaitUntil):
                     await self._wait_counted(placed, instruction, aside)
                     continue
                 claim = await self._perform(placed.pod, instruction)
             if claim is not None and gives:
                 written.append(claim)
+
+    @contextmanager
+    def _doubts(self, pod: Pod, instruction: Instruction) -> Iterator[None]:
+        """Note a claim that may carry the Pod's reservation although its write has failed: the state cannot know."""
+        try:
+            yield
+        except ClaimError as error:
+            if isinstance(instruction, WriteClaim):
+                found = error.found or instruction.claim
+                if isinstance(error, ClaimUnknownError) or (
+                    found.uid == instruction.claim.uid and found.reserved_for(pod.uid)
+                ):
+                    self._doubtful.setdefault(pod.uid, []).append(found)
+            raise
 
     async def _perform(self, pod: Pod, instruction: Instruction) -> ResourceClaim | None:
         if isinstance(instruction, WriteClaim):
@@ -555,6 +570,9 @@ class Committer:
                 for instruction in unreserved(plugin, placed):
                     with suppress(SchedulerError):
                         await self._perform(placed.pod, instruction)
+        for claim in self._doubtful.pop(placed.pod.uid, ()):
+            with suppress(SchedulerError):
+                await self._perform(placed.pod, UnreserveClaim(claim, placed.pod.uid))
         self.on_events(self.state.devices.released(promised))
 
 

@@ -18,6 +18,7 @@ from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
 from scheduler.edge.commit import CommitOutcome, Committer, unreserved
+from scheduler.edge.leftovers import Leftovers
 from scheduler.edge.overlaps import given_again
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
@@ -109,6 +110,7 @@ class SchedulingLoop:
         self._commits: set[asyncio.Task[None]] = set()
         self._commit_of: dict[str, asyncio.Task[None]] = {}
         self._rotations = {name: Rotation() for name in profiles}
+        self.leftovers = Leftovers(state, committer.perform)
         self.groups: Groups | None = None
         self.attempts: Callable[..., Attempt] = Attempt
         self.on_reserved: Callable[[QueuedPod, Placed, Sequence[Promise]], None] = lambda queued, placed, promised: None
@@ -217,6 +219,7 @@ class SchedulingLoop:
                     continue
                 self._gated[uid] = (status, 0.0)  # told; kept so that the same words are not told again
                 self.reports.gated(queued.pod, current)
+                self.leftovers.let_go(queued.pod)
 
     # the loop
 
@@ -248,6 +251,7 @@ class SchedulingLoop:
 
     async def finish_commits(self) -> None:
         """Wait for every commit under way."""
+        await self.leftovers.finish()
         while self._commits:
             self.beat()
             await asyncio.wait(self._commits, timeout=IDLE_WAIT_S)
@@ -296,6 +300,9 @@ class SchedulingLoop:
         if pod.metadata.deletionTimestamp is not None:
             self.queue.done(queued.uid)
             self.reports.deleting(pod)
+            return
+        if self.leftovers.busy(pod.uid):
+            self.fail(queued, bind_failure("what the pod held is being given back"), started)
             return
         if self.groups is not None and await self.groups.serve(queued, profile, pod):
             return

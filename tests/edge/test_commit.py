@@ -16,7 +16,7 @@ from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, conve
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.cycle.decision import Placed
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
-from scheduler.edge.claim_errors import ClaimInUseError, ClaimTakenError
+from scheduler.edge.claim_errors import ClaimGoneError, ClaimInUseError, ClaimTakenError, ClaimUnknownError
 from scheduler.edge.commit import UNKNOWN_PAUSE_S, CommitOutcome, Committer
 from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
@@ -318,6 +318,24 @@ async def test_giving_back_goes_on_after_a_failure() -> None:
     outcome = await w.commit()
     assert w.calls.log[-3:] == ["deallocate a", "deallocate b", "deallocate c"]
     assert outcome.text.endswith("; claim default/b could not be given back: away")
+
+
+@pytest.mark.parametrize(
+    ("error", "undone"),
+    [
+        (ClaimGoneError("default/a", claim("a", 7, "x", ["p"])), ["unreserve a"]),
+        (ClaimUnknownError("default/a", "no answer"), ["unreserve a"]),
+        (ClaimTakenError("default/a", claim("a", 7, "y", ["q"])), []),
+        (ClaimGoneError("default/a"), []),
+    ],
+)
+async def test_a_reservation_that_may_be_stored_unseen_is_taken_out(error: Exception, undone: list[str]) -> None:
+    """The answer was lost, and then the claim is being deleted: the watch has not shown our name in it yet."""
+    a = claim("a", 1)
+    w = CommitWorld(Steps([write(a, "x")]), a)
+    w.calls.fail = {"allocate a": [error]}
+    assert not (await w.commit()).bound
+    assert w.calls.log == ["allocate a", *undone]
 
 
 async def test_the_one_who_was_first_keeps_the_device() -> None:
