@@ -41,6 +41,7 @@ from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
 from scheduler.edge.loop_trouble import loop_trouble
 from scheduler.edge.metrics import Metrics
 from scheduler.edge.pages import DebugPages
+from scheduler.edge.pauses import Pauses
 from scheduler.edge.pod_resources import PodResources
 from scheduler.edge.question_metrics import QuestionMetrics
 
@@ -138,6 +139,8 @@ class Replica:
             self.metrics.read_from(service.reflectors.values(), service.recorder)
             server = await self._serve(reviewer, service)
             beating = asyncio.create_task(self._keep_beating())
+            pauses = Pauses(lambda late_s: self.metrics.loop_pause.observe((), late_s), time.monotonic)
+            listening = asyncio.create_task(pauses.run())
             if self.access.renewable:
                 renewing = asyncio.create_task(self.access.keep_renewed(report=self.log.warning))
             if not self._delays_caches:
@@ -149,7 +152,7 @@ class Replica:
                 self._stopping = True
                 return await self._stop(service, deciding)
             finally:
-                for task in (beating, ended):
+                for task in (beating, listening, ended):
                     task.cancel()
                 if self.access.renewable:
                     renewing.cancel()

@@ -31,6 +31,7 @@ from scheduler.edge.reflector import Counters
 from scheduler.edge.tallies import TallyCounter, TallyHistogram
 
 ATTEMPTS_LABEL_MAX = 15
+PAUSE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 QUEUES = ("active", "backoff", "unschedulable", "gated")
 
 
@@ -326,6 +327,11 @@ class Metrics:
             "result",
         )
         self.loop_age = self._gauge("dra_scheduler_loop_beat_age_seconds", "Seconds since the loop last turned.")
+        self.loop_pause = self._tally_histogram(
+            "dra_scheduler_loop_pause_seconds",
+            "How late the event loop served what became due, 100 times a second.",
+            PAUSE_BUCKETS,
+        )
         self.tasks = self._gauge("dra_scheduler_tasks", "Tasks of the event loop: watches, writers, Pods being bound.")
         self.plugin_errors = self._counter(
             "dra_scheduler_plugin_errors_total", "Attempts that a plugin's failure cost.", "plugin", "extension_point"
