@@ -246,6 +246,7 @@ class ClusterState:
         self.nominator.verify(self.pods.keys() - self.placements.keys())
         by_node: dict[str, list[PodInfo]] = {}
         for placement in self.placements.values():
+            placement.info.verify()
             by_node.setdefault(placement.node, []).append(placement.info)
         self.nodes.verify(by_node)
         self.topology.verify((info, self.nodes.row_with_pods(name)) for name, pods in by_node.items() for info in pods)

@@ -6,7 +6,7 @@ import msgspec
 
 from scheduler.api.core import Container, Pod
 from scheduler.api.podrequests import counts, nonzero_requests, pod_requests, scorer_requests
-from scheduler.errors import UserError
+from scheduler.errors import InternalError, UserError
 
 HostPort = tuple[str, str, int]
 """(IP, protocol, port); IP "0.0.0.0" stands for all addresses."""
@@ -59,6 +59,7 @@ class PodInfo:
 
     __slots__ = (
         "_amounts",
+        "_verified",
         "host_ports",
         "node_requests",
         "nonzero_cpu_milli",
@@ -73,6 +74,7 @@ class PodInfo:
         self.pod = pod
         self.uid = pod.uid or pod.key
         self.problem: UserError | None = None
+        self._verified = False
         try:
             amounts = self._amounts = _amounts(pod)
         except UserError as error:
@@ -90,6 +92,17 @@ class PodInfo:
         if self._amounts.scored is None:
             self._amounts.scored = scorer_requests(self.pod)
         return self._amounts.scored
+
+    def verify(self) -> None:
+        """Compute the amounts anew, once per object; InternalError names the first that differs."""
+        if self._verified or self.problem is not None:
+            return
+        fresh = _Amounts(self.pod)
+        for name in ("host_ports", "requests", "node_requests", "nonzero_cpu_milli", "nonzero_memory_bytes"):
+            kept, now = getattr(self, name), getattr(fresh, name)
+            if kept != now:
+                raise InternalError(f"{name} kept for pod {self.pod.key} are stale", (f"kept: {kept}", f"fresh: {now}"))
+        self._verified = True
 
     def same_on_node(self, other: PodInfo) -> bool:
         """True when a node that counts ``other`` need not count anew for this one, a later object of the same Pod.
