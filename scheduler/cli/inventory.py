@@ -35,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: Arguments) -> int:
     """0 or 2, see above."""
+    from scheduler.edge.dumps import uncollected
+
+    with uncollected():  # a short life with a large heap
+        return _execute(arguments)
+
+
+def _execute(arguments: Arguments) -> int:
     from scheduler.explain.inventory_text import inventory_lines
 
     found = _answer(arguments)

@@ -78,7 +78,7 @@ def _documents(name: str, content: bytes) -> Iterator[Any]:
             yield from found if isinstance(found, list) else [found]
             return
     try:
-        with _uncollected():
+        with uncollected():
             found = list(yaml.load_all(content, Loader=_LOADER))  # the safe loader, in C where it is built
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise UserError(f"file {name}", "", " ".join(f"not YAML or JSON: {error}".split())) from error
@@ -86,8 +86,8 @@ def _documents(name: str, content: bytes) -> Iterator[Any]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without garbage collection: it would look at the growing tree again and again, for three quarters of the time."""
+def uncollected() -> Iterator[None]:
+    """Without garbage collection: it would look at the growing tree again and again, for much of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
