@@ -48,6 +48,7 @@ class Answers:
         *,
         on_slice: Callable[[float], None] = lambda seconds: None,
         verify: bool = False,
+        forking: bool = True,
     ) -> None:
         self._service, self.clock, self._verify = service, clock, verify
         features = service.state.features
@@ -60,7 +61,7 @@ class Answers:
             features,
         )
         self._names: tuple[int, Names] | None = None
-        self._asking = Asking(mirror, self._refresh, self._busy, on_slice=on_slice)
+        self._asking = Asking(mirror, self._refresh, self._busy, on_slice=on_slice, forking=forking)
 
     @property
     def state(self) -> ClusterState:

@@ -295,7 +295,12 @@ class Replica:
         )
         options = self.options
         return dashboard_mounts(
-            service, client, verify=options.verify_caches, metrics=metrics, audit_file=options.audit.file
+            service,
+            client,
+            verify=options.verify_caches,
+            metrics=metrics,
+            audit_file=options.audit.file,
+            on_trouble=lambda text: self.log.error("trouble", message=text),
         )
 
     def _pages(self) -> DebugPages:

@@ -73,7 +73,10 @@ def no_record(question: str, code: int) -> None:
 
 
 class Questions:
-    """The handlers; ``mount`` adds them to an application. ``on_answer`` is told each question and its HTTP code."""
+    """The handlers; ``mount`` adds them to an application. ``on_answer`` is told each question and its HTTP code.
+
+    ``on_trouble`` gets a sentence about an answer that could not be found.
+    """
 
     def __init__(
         self,
@@ -81,8 +84,10 @@ class Questions:
         reviews: Reviews,
         stories: Stories | None = None,
         on_answer: Callable[[str, int], None] = no_record,
+        on_trouble: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._answers, self._reviews, self._stories, self._on_answer = answers, reviews, stories, on_answer
+        self._answers, self._reviews, self._stories = answers, reviews, stories
+        self._on_answer, self._on_trouble = on_answer, on_trouble
 
     def mount(self, app: web.Application) -> None:
         """Add the routes."""
@@ -119,6 +124,11 @@ class Questions:
                 return _reply(404, _status(_RefusedError(404, "NotFound", str(error))))
             except ClusterError as error:
                 return _unavailable(str(error))
+            except Exception as error:  # our bug; its text may name what the caller may not see
+                self._on_trouble(f"question {question}: {type(error).__name__}: {error}")
+                return _reply(
+                    500, _status(_RefusedError(500, "InternalError", "no answer: the scheduler's log tells why"))
+                )
 
         return serve
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
+import signal
+import socket
 from collections.abc import Generator
 from typing import Any
 
@@ -11,7 +15,9 @@ import pytest
 from scheduler.dra.features import Features
 from scheduler.edge import asking
 from scheduler.edge.asking import Asking, TooBusyError
+from scheduler.edge.forks import ChildError
 from scheduler.edge.mirror import Mirror
+from scheduler.errors import UserError
 
 
 class Clock:
@@ -28,13 +34,18 @@ class Clock:
 class World:
     """Counts refreshes; ``changed`` makes the next refresh find something."""
 
-    def __init__(self, step_s: float = asking.SLICE_S) -> None:
+    def __init__(self, step_s: float = asking.SLICE_S, forking: bool = False) -> None:
         self.busy = self.changed = False
         self.refreshes = 0
         self.slices: list[float] = []
         self.clock = Clock(step_s)
         self.asking = Asking(
-            Mirror(Features()), self.refresh, lambda: self.busy, clock=self.clock, on_slice=self.slices.append
+            Mirror(Features()),
+            self.refresh,
+            lambda: self.busy,
+            clock=self.clock,
+            on_slice=self.slices.append,
+            forking=forking,
         )
 
     def refresh(self, mirror: Mirror) -> Generator[None, None, None]:
@@ -131,6 +142,8 @@ async def test_too_many_and_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         await world.asking.ask("other", lambda: answering("b"))
     with pytest.raises(TooBusyError, match="no answer within"):
         await endless
+    assert world.asking._server is not None
+    await world.asking._server
     assert log[-1] == "a closed"
     assert await world.asking.ask("other", lambda: answering("b")) == "b"
 
@@ -155,3 +168,123 @@ async def test_kept_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(10):
         await world.asking.ask(number, lambda number=number: answering(number, 1))
     assert len(world.asking._kept) == 3
+
+
+async def test_a_child_answers_what_waits() -> None:
+    """Questions that came together are answered by one child, from the state as it was; nothing changes here."""
+    world = World(step_s=asking.SLICE_S / 100, forking=True)
+    seen: list[str] = []
+
+    def looking(name: str) -> Generator[None, None, tuple[str, int, bool]]:
+        seen.append(name)  # in the child only
+        yield
+        return name, os.getpid(), gc.isenabled()
+
+    answers = await asyncio.gather(*(world.asking.ask(name, lambda name=name: looking(name)) for name in ("a", "b")))
+    assert [answer[0] for answer in answers] == ["a", "b"]
+    assert answers[0][1] == answers[1][1] != os.getpid()
+    assert not answers[0][2]
+    assert (seen, world.refreshes) == ([], 1)
+    assert len(world.slices) == 1, "the fork is the time that the loop was held"
+
+
+async def test_a_child_brings_itself_up_to_date_while_there_is_work() -> None:
+    """Then the loop pays for the fork alone."""
+    world = World(forking=True)
+    world.busy = True
+
+    def refreshed() -> Generator[None, None, int]:
+        yield
+        return world.refreshes
+
+    assert await world.asking.ask("q", refreshed) == 1
+    assert world.refreshes == 0
+
+
+async def test_what_goes_wrong_in_a_child_is_told() -> None:
+    """A user's mistake as such, our own as its text, a child that dies as that; the next question is answered."""
+    world = World(forking=True)
+
+    def failing(error: Exception) -> Generator[None, None, None]:
+        yield
+        raise error
+
+    def dying() -> Generator[None, None, None]:
+        yield
+        os._exit(1)
+
+    with pytest.raises(UserError, match="pod x: not found"):
+        await world.asking.ask("user", lambda: failing(UserError("pod x", "", "not found")))
+    with pytest.raises(ChildError, match="KeyError: 'odd'"):
+        await world.asking.ask("bug", lambda: failing(KeyError("odd")))
+    with pytest.raises(ChildError, match="without an answer"):
+        await world.asking.ask("dead", dying)
+    assert await world.asking.ask("q", lambda: answering(1)) == 1
+
+
+async def test_a_large_answer_passes_the_pipe() -> None:
+    """Megabytes, in one piece."""
+    world = World(forking=True)
+    text = "x" * 3_000_000
+    assert await world.asking.ask("q", lambda: answering(text)) == text
+
+
+async def test_without_a_child_slices_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that makes no more processes costs time, not the answer."""
+    world = World(forking=True)
+
+    def no_fork() -> int:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(os, "fork", no_fork)
+    before = len(os.listdir("/proc/self/fd"))
+    assert await world.asking.ask("q", lambda: answering("a")) == "a"
+    assert len(os.listdir("/proc/self/fd")) == before, "no pipe is left"
+
+
+async def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the bound the asker is told so, the child is gone and nothing is left of it."""
+    monkeypatch.setattr(asking, "TIMEOUT_S", 0.3)
+    world = World(forking=True)
+    pids: list[int] = []
+    fork = os.fork
+
+    def noted() -> int:
+        pids.append(fork())
+        return pids[-1]
+
+    monkeypatch.setattr(os, "fork", noted)
+
+    def hanging() -> Generator[None, None, None]:
+        yield
+        signal.pause()
+
+    with pytest.raises(TooBusyError):
+        await world.asking.ask("q", hanging)
+    assert world.asking._server is not None
+    await world.asking._server
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+    assert await world.asking.ask("next", lambda: answering(1)) == 1
+
+
+async def test_a_child_keeps_no_socket_open() -> None:
+    """A port that the parent lets go can be taken again although a child still thinks."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    world = World(forking=True)
+
+    def sockets() -> Generator[None, None, list[str]]:
+        yield
+        return [name for name in os.listdir("/proc/self/fd") if _is_socket(name)]
+
+    assert await world.asking.ask("q", sockets) == []
+    listener.close()
+    socket.create_server(("127.0.0.1", port)).close()
+
+
+def _is_socket(name: str) -> bool:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    except OSError:
+        return False
