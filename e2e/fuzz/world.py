@@ -22,7 +22,8 @@ from scheduler.api.versions import ResourceKinds
 from scheduler.app.service import Service
 from scheduler.config import load_config
 from scheduler.cycle.decision import Placed
-from scheduler.edge.commit import CommitOutcome, unreserved
+from scheduler.edge.commit import unreserved
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.explain.outcome import FailureReport
 from scheduler.queue.pod import QueuedPod
 from scheduler.state.devices import Promise

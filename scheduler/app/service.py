@@ -29,7 +29,8 @@ from scheduler.edge.audit_hooks import AuditedClaims, AuditedReports
 from scheduler.edge.binder import Binder
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
-from scheduler.edge.commit import ClaimWrites, Committer
+from scheduler.edge.commit import Committer
+from scheduler.edge.commit_ports import ClaimWrites
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.evict import Evictor
 from scheduler.edge.extenders import ExtenderClient
@@ -157,12 +158,12 @@ class Service:
             self._own_events,
         )
         self.committer.on_wait = reports.waiting
-        self.committer.on_verified = meter.verified
-        self.committer.on_claim_write = meter.claim_written
+        self.committer.verification.on_verified = meter.verified
+        self.committer.performer.on_claim_write = meter.claim_written
         self.extenders: ExtenderClient | None = None
         if config.extenders:
             self.extenders = ExtenderClient(config.extenders, client, binder, beat, self._trouble)
-            self.committer.extenders = self.extenders
+            self.committer.performer.extenders = self.extenders
         self.loop = SchedulingLoop(
             self.state,
             self.queue,
@@ -212,7 +213,7 @@ class Service:
             activate=self.loop.activate,
             clock=clock,
         )
-        self.committer.on_preempt = preempt
+        self.committer.performer.on_preempt = preempt
         self.committer.on_kept_waiting = self._name_node
 
     def _name_node(self, pod: Pod) -> None:

@@ -10,7 +10,7 @@ from scheduler.api.core import Pod
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.audit.trail import Trail
 from scheduler.cycle.decision import Decision, Placed
-from scheduler.edge.commit import ClaimWrites, CommitOutcome
+from scheduler.edge.commit_ports import ClaimWrites, CommitOutcome
 from scheduler.edge.reports import AttemptReports
 from scheduler.errors import SchedulerError
 from scheduler.explain.outcome import FailureReport

@@ -17,7 +17,8 @@ from scheduler.api.core import Pod
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
-from scheduler.edge.commit import CommitOutcome, Committer, unreserved
+from scheduler.edge.commit import Committer, unreserved
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.edge.leftovers import Leftovers
 from scheduler.edge.overlaps import given_again
 from scheduler.errors import PluginError

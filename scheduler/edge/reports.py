@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from scheduler.api.bodies import Event, pod_reference
 from scheduler.api.core import Pod
 from scheduler.cycle.decision import Decision, Placed, Rejected
-from scheduler.edge.commit import CommitOutcome
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.logging import DETAIL_VERBOSITY, SUCCESS_VERBOSITY, verbose
 from scheduler.edge.status import StatusWriter

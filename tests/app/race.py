@@ -29,9 +29,9 @@ def once_before(w: World, step: str, act: Act) -> list[str]:
     committer = w.service.committer
     owner, method = {
         "decided": (committer, "commit"),
-        "writing": (committer.claims, "allocate"),
-        "written": (committer.revisions, "wait_revision"),
-        "binding": (committer.binder, "bind"),
+        "writing": (committer.performer.claims, "allocate"),
+        "written": (committer.verification.revisions, "wait_revision"),
+        "binding": (committer.performer.binder, "bind"),
     }[step]
     original = getattr(owner, method)
     done: list[str] = []

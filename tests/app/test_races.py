@@ -150,7 +150,7 @@ async def test_the_binding_waits_for_the_claim_watch() -> None:
 async def test_a_claim_watch_that_lags_too_long_loses_the_race() -> None:
     """Past the bound the Pod counts as lost, its devices are given back, and it gets them when the watch is back."""
     async with world(one_node(), CONFIG) as w:
-        w.service.committer.verify_timeout_s = 0.1
+        w.service.committer.verification.timeout_s = 0.1
         lag = Fault(Action.DELAY, verb="watch", kind="resourceclaims", delay_s=1.0)
 
         async def break_watch() -> None:
@@ -167,7 +167,7 @@ async def test_a_claim_watch_that_lags_too_long_loses_the_race() -> None:
         await w.until(lost, "the race is lost")
         assert w.counts.seen["verified late"] == 1
         assert await w.bound() == {}
-        w.service.committer.verify_timeout_s = 10.0
+        w.service.committer.verification.timeout_s = 10.0
         await until_bound(w, "p")
         await idle(w)
 

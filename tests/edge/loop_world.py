@@ -10,7 +10,7 @@ from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import NODE, POD
 from scheduler.cycle.decision import Placed
-from scheduler.edge.commit import CommitOutcome
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.edge.loop import SchedulingLoop
 from scheduler.explain.outcome import FailureReport
 from scheduler.framework.profile import Profile

@@ -17,7 +17,8 @@ from scheduler.api.resource import AllocationResult, ConsumerReference, Resource
 from scheduler.cycle.decision import Placed
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
 from scheduler.edge.claim_errors import ClaimGoneError, ClaimInUseError, ClaimTakenError, ClaimUnknownError
-from scheduler.edge.commit import UNKNOWN_PAUSE_S, CommitOutcome, Committer
+from scheduler.edge.commit import UNKNOWN_PAUSE_S, Committer
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import ClusterEvent

@@ -11,7 +11,7 @@ import pytest
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import NODE, POD
-from scheduler.edge.commit import CommitOutcome
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
 from tests.cycle.attempt_world import Gate, Room, make_node, make_pod, profile_of

@@ -14,7 +14,7 @@ from scheduler.api.changes import Change
 from scheduler.api.core import Node, Pod
 from scheduler.api.kinds import NODE
 from scheduler.cycle.decision import Placed
-from scheduler.edge.commit import CommitOutcome
+from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.framework.events import Action, Registration, Resource
 from tests.cycle.attempt_world import Gate, Room, make_node, make_pod, profile_of
 
