@@ -119,6 +119,9 @@ SECONDS ?= 8
 chaos: install controlplane ## random faults before the real API server, judged by the history: make chaos RUNS=100 [SEED=1]
 	$(BIN)/python -m e2e.chaos --runs $(RUNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
+chaos-mutants: install controlplane ## faults put into the scheduler on purpose, chaos must find each (10 min)
+	$(BIN)/python -m e2e.chaos.mutants $(if $(SEED),--seed $(SEED))
+
 TAKEOVERS ?= 20
 failovers: install controlplane ## leaders killed, cut off, frozen: longest and median takeover, writes of ex-leaders: make failovers [TAKEOVERS=20]
 	$(BIN)/python -m e2e.failovers --takeovers $(TAKEOVERS)
