@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e supply tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants bench bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-guard bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,14 @@ mutants: install ## seeded faults in our rules, each must be noticed by one conf
 bench: install controlplane ## both schedulers side by side on the real control plane: make bench [ARGS='plain device --rounds 1']
 	$(BIN)/python -m e2e.bench $(ARGS)
 
+# ROUNDS, PODS for each of the two schedulers, DEVICES for both; GUARD= runs it without the guard.
+GUARD ?= --guard
+race: install controlplane ## kube-scheduler and we on the same devices, with the guard or (GUARD=) without: make race [PODS= DEVICES= ROUNDS=]
+	$(BIN)/python -m e2e.race $(GUARD) --pods $(or $(PODS),1000) --devices $(or $(DEVICES),1200) --rounds $(or $(ROUNDS),5)
+
+bench-guard: install controlplane ## what the guard adds to an allocation, p50 and p99, and how many it answers per second
+	$(BIN)/python -m e2e.bench.guard
+
 bench-large: install controlplane ## the same for 5,000 nodes: 10,000 Pods, 8 devices a node, restart with 10,000 Pods: make bench-large [ARGS=]
 	$(BIN)/python -m e2e.bench --large $(ARGS)
 
@@ -110,6 +118,9 @@ RUNS ?= 10
 SECONDS ?= 8
 chaos: install controlplane ## random faults before the real API server, judged by the history: make chaos RUNS=100 [SEED=1]
 	$(BIN)/python -m e2e.chaos --runs $(RUNS) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+
+chaos-mutants: install controlplane ## faults put into the scheduler on purpose, chaos must find each (10 min)
+	$(BIN)/python -m e2e.chaos.mutants $(if $(SEED),--seed $(SEED))
 
 TAKEOVERS ?= 20
 failovers: install controlplane ## leaders killed, cut off, frozen: longest and median takeover, writes of ex-leaders: make failovers [TAKEOVERS=20]

@@ -99,6 +99,6 @@ async def device_cluster(
         try:
             yield Cluster(api, kubelet)
             assert kubelet.complaints() == []
-            assert '"level":"error"' not in scheduler.log()
+            assert scheduler.errors() == []
         finally:
             await asyncio.to_thread(scheduler.stop)

@@ -106,6 +106,11 @@ class SchedulerProcess(ManagedProcess):
                 total += float(value)
         return total
 
+    def errors(self) -> list[str]:
+        """Lines of the log at level error or above, in either format."""
+        marks = ("[error", "[critical", '"level":"error"', '"level":"critical"', "Traceback")
+        return [line for line in self.log().splitlines() if any(mark in line for mark in marks)]
+
     def log(self) -> str:
         """The whole log."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

@@ -62,6 +62,9 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: Path) -> None:
     assert {"scheduler/py.typed", "plugins/py.typed"} <= set(names)
     demo = sorted(path.name for path in (ROOT / "manifests/examples/demo").glob("*.yaml"))
     assert sorted(name.split("/")[-1] for name in names if name.startswith("scheduler/cli/data/")) == demo
+    pages = sorted(f"scheduler/edge/static/{path.name}" for path in (ROOT / "scheduler/edge/static").iterdir())
+    assert sorted(name for name in names if name.startswith("scheduler/edge/static/")) == pages
+    assert "scheduler/edge/static/index.html" in pages
     for name in ("LICENSE", "NOTICE"):
         assert any(entry.endswith(f"licenses/{name}") for entry in names)
     sources = {str(path.relative_to(ROOT)) for top in ("scheduler", "plugins") for path in (ROOT / top).rglob("*.py")}
@@ -88,6 +91,14 @@ for package in (scheduler, plugins):
 """
     done = run(python, "-W", "error", "-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_dashboards_files_are_read_from_the_wheel(python: Path, tmp_path: Path) -> None:
+    """As package data, without the tree."""
+    code = "from scheduler.edge.dashboard import read_assets; print(*sorted(read_assets()))"
+    done = run(python, "-c", code, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {"index.html", "app.js", "style.css"} <= set(done.stdout.split())
 
 
 def test_the_version_is_written_once(wheel: Path) -> None:

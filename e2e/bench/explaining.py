@@ -269,13 +269,15 @@ async def _phases(api: Api, asker: Asker, arguments: argparse.Namespace) -> None
 
 
 def _slices(scheduler: SchedulerProcess) -> None:
-    """How long questions held the loop, from the scheduler's own metric."""
-    count = scheduler.metric("dra_scheduler_question_slice_seconds_count")
-    total_s = scheduler.metric("dra_scheduler_question_slice_seconds_sum")
-    print(f"slices of questions: {count:.0f}, on average {1000 * total_s / max(1.0, count):.1f} ms", end="")
-    for border in ("0.005", "0.01", "0.02", "0.05"):
-        below = scheduler.metric("dra_scheduler_question_slice_seconds_bucket", le=border)
-        print(f"; {100 * below / max(1.0, count):.1f} % below {1000 * float(border):.0f} ms", end="")
+    """How long questions held the loop at a time, from the scheduler's own metric."""
+    name = "dra_scheduler_question_slice_seconds"
+    lines = [line for line in scheduler.get("/metrics").splitlines() if line.startswith(name)]
+    found = {line.rpartition(" ")[0].removeprefix(name): float(line.rpartition(" ")[2]) for line in lines}
+    count = max(1.0, found["_count"])
+    print(f"held by questions: {count:.0f} times, on average {1000 * found['_sum'] / count:.1f} ms", end="")
+    for border in ("0.005", "0.01", "0.02", "0.05", "0.1"):
+        below = found[f'_bucket{{le="{border}"}}']
+        print(f"; {100 * below / count:.1f} % below {1000 * float(border):.0f} ms", end="")
     print()
 
 

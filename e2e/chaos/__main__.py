@@ -5,16 +5,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import msgspec
 
-from e2e.chaos.run import Outcome, session, totals
+from e2e.api import Api
+from e2e.chaos.run import Outcome, Session, session, totals
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.fixtures import make_api
 
 SESSION_RUNS = 10
 """Runs on one control plane; then a fresh one, so that nothing piles up."""
+
+
+def _session(
+    api: Api, plane: ControlPlane, arguments: argparse.Namespace, seed: int
+) -> AbstractAsyncContextManager[Session]:
+    return session(api, plane, arguments.out, seed, verify_caches=not arguments.no_cache_check)
 
 
 async def _runs(arguments: argparse.Namespace) -> list[Outcome]:
@@ -23,7 +31,7 @@ async def _runs(arguments: argparse.Namespace) -> list[Outcome]:
     seeds = [arguments.seed + index for index in range(arguments.runs)]
     for start in range(0, len(seeds), SESSION_RUNS):
         with ControlPlane() as plane:
-            async with make_api(plane) as api, session(api, plane, arguments.out, seeds[start]) as runs:
+            async with make_api(plane) as api, _session(api, plane, arguments, seeds[start]) as runs:
                 for seed in seeds[start : start + SESSION_RUNS]:
                     outcome = await runs.run(seed, arguments.seconds)
                     outcomes.append(outcome)
@@ -32,6 +40,8 @@ async def _runs(arguments: argparse.Namespace) -> list[Outcome]:
                         print("   VIOLATION", problem, flush=True)
                     with log.open("ab") as file:
                         file.write(msgspec.json.encode(outcome) + b"\n")
+                    if outcome.problems and arguments.stop:
+                        return outcomes
     return outcomes
 
 
@@ -42,6 +52,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next one has the next seed")
     parser.add_argument("--seconds", type=float, default=8.0, help="of faults per run (default 8)")
     parser.add_argument("--out", type=Path, default=Path("build/chaos"), help="folder for results and bad histories")
+    parser.add_argument("--stop", action="store_true", help="end with the first run that broke a promise")
+    parser.add_argument(
+        "--no-cache-check", action="store_true", help="replicas do not recompute their caches (they do by default)"
+    )
     arguments = parser.parse_args()
     arguments.out = arguments.out.resolve()
     arguments.out.mkdir(parents=True, exist_ok=True)

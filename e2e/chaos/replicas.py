@@ -6,10 +6,9 @@ import asyncio
 import random
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from e2e.chaos.faults import REQUEST_FAULTS, WATCH_FAULTS, Deck, Fault, FaultPlan
 from e2e.chaos.proxy import FaultProxy
@@ -180,7 +179,7 @@ def _is_fault(line: str) -> bool:
 
 @asynccontextmanager
 async def replicas(
-    plane: ControlPlane, folder: Path, rng: random.Random, count: int = 2, config: Mapping[str, Any] | None = None
+    plane: ControlPlane, folder: Path, rng: random.Random, count: int = 2, *, verify_caches: bool = True
 ) -> AsyncIterator[Replicas]:
     """Run so many replicas behind proxies while the block runs; they are not awaited."""
     members = []
@@ -190,8 +189,13 @@ async def replicas(
             plan = FaultPlan(random.Random(rng.random()))
             proxy = await stack.enter_async_context(FaultProxy(plane.url, plane.ca_file, certificate, plan))
             kubeconfig = proxy.kubeconfig(plane.kubeconfig_for(), folder / f"replica-{index}.kubeconfig")
-            settings = {"leaderElection": ELECTION, **(config or {})}
-            process = SchedulerProcess(folder, kubeconfig, name=f"replica-{index}", config=settings)
+            process = SchedulerProcess(
+                folder,
+                kubeconfig,
+                name=f"replica-{index}",
+                config={"leaderElection": ELECTION},
+                verify_caches=verify_caches,
+            )
             members.append(Replica(process, proxy))
         group = Replicas(members, rng)
         supervisor = asyncio.create_task(group.supervise())

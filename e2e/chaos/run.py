@@ -160,11 +160,15 @@ class Session:
 
 
 @asynccontextmanager
-async def session(api: Api, plane: ControlPlane, folder: Path, seed: int, count: int = 2) -> AsyncIterator[Session]:
+async def session(
+    api: Api, plane: ControlPlane, folder: Path, seed: int, count: int = 2, *, verify_caches: bool = True
+) -> AsyncIterator[Session]:
     """Replicas and kube-scheduler run while the block runs."""
     await asyncio.to_thread(plane.start_kube_scheduler)
     try:
-        async with replicas(plane, folder / "replicas", random.Random(seed), count) as group:
+        async with replicas(
+            plane, folder / "replicas", random.Random(seed), count, verify_caches=verify_caches
+        ) as group:
             yield Session(api, plane, group, folder)
     finally:
         await asyncio.to_thread(plane.stop_kube_scheduler)

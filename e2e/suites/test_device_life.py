@@ -8,6 +8,8 @@ whether it came too early, the doctor whether anything is left behind.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,13 @@ from e2e.controlplane.fixtures import make_api, require_binaries
 from e2e.driver import Pool, PretendedDriver, add_node, remove_node
 from e2e.objects import claim, claim_template, device, device_class, exactly, pod
 from e2e.scheduler import History, SchedulerProcess, condition, record
-from e2e.waiting import eventually
+from e2e.waiting import NeverHappenedError, eventually
 from scheduler.app.doctor import from_cluster
+from scheduler.app.trails import tell
+from scheduler.audit.stories import Holding
 from scheduler.config import load_config
 from scheduler.embedded.kubelet import PretendedKubelet
+from scheduler.errors import UserError
 
 CLASS = "gpu.example.com"
 NS = "default"
@@ -64,8 +69,9 @@ class Life(History):
 class World:
     """The API, a driver, a kubelet, what happened so far, and a scheduler that nobody helps."""
 
-    def __init__(self, api: Api, kubeconfig: Path, kubelet: PretendedKubelet, life: Life) -> None:
+    def __init__(self, api: Api, kubeconfig: Path, trail: Path, kubelet: PretendedKubelet, life: Life) -> None:
         self.api, self.kubeconfig, self.kubelet, self.life = api, kubeconfig, kubelet, life
+        self.trail, self.began = trail, time.time()
         self.driver = PretendedDriver(api, CLASS)
 
     async def node(self, name: str, *devices: str) -> None:
@@ -120,8 +126,12 @@ class World:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": NS}}
         await self.api.request("POST", PODS.path(NS, name, "eviction"), body)
 
-    async def nothing_left(self) -> None:
-        """Everything is deleted the ordinary way: no claim, no hold, no finding stays, and nothing came too early."""
+    async def nothing_left(self, **holders: list[str]) -> None:
+        """Everything is deleted the ordinary way: no claim, no hold, no finding stays, and nothing came too early.
+
+        ``holders``: node and device, joined by ``__`` with ``_`` for ``-`` → the Pods that had it, one after the other,
+        as the audit trail must tell it.
+        """
         await self.api.delete_all(PODS, NS)
 
         async def empty() -> bool:
@@ -138,6 +148,31 @@ class World:
         assert self.life.double_given() == []
         assert self.life.bound_without_reservation() == []
         assert self.kubelet.complaints() == []
+        for place, pods in holders.items():
+            await self.told(f"{CLASS}/{place.replace('__', '/').replace('_', '-')}", pods)
+
+    async def told(self, device_name: str, pods: list[str]) -> None:
+        """The device's story in the audit trail: these Pods had it, each let go before the next came, all are gone."""
+        expected = [name if "/" in name else f"{NS}/{name}" for name in pods]
+        seen: list[Holding] = []
+
+        async def complete() -> bool:
+            seen[:] = await asyncio.to_thread(self._holdings, device_name)
+            return [one.pod for one in seen] == expected and all(one.until for one in seen)
+
+        try:
+            await eventually(complete, f"the trail tells of {device_name}", interval_s=0.3)
+        except NeverHappenedError:
+            raise AssertionError(f"{device_name}: {expected} expected, the trail tells {seen}") from None
+        assert all(one.freed_by for one in seen)
+        for one, after in itertools.pairwise(seen):
+            assert one.since < one.until <= after.since
+
+    def _holdings(self, device_name: str) -> list[Holding]:
+        try:
+            return tell([str(self.trail)], "device", device_name, (self.began, float("inf"))).holdings
+        except UserError:
+            return []  # nothing has been written about it yet
 
     async def findings(self) -> list[str]:
         """What the doctor says now."""
@@ -154,15 +189,17 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="module")
-def scheduler(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulerProcess]:
-    """One scheduler lives through all scenarios: what one leaks is missing in the next."""
-    with SchedulerProcess(tmp_path_factory.mktemp("life"), plane.kubeconfig_for()) as started:
-        yield started
-        assert '"level":"error"' not in started.log()
+def trail(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One scheduler lives through all scenarios: what one leaks is missing in the next. This is its audit trail."""
+    folder = tmp_path_factory.mktemp("life")
+    file = folder / "audit.db"
+    with SchedulerProcess(folder, plane.kubeconfig_for(), arguments=[f"--audit-file={file}"]) as started:
+        yield file
+        assert started.errors() == []
 
 
 @pytest.fixture
-async def world(plane: ControlPlane, scheduler: SchedulerProcess) -> AsyncIterator[World]:
+async def world(plane: ControlPlane, trail: Path) -> AsyncIterator[World]:
     """An empty cluster with one class and one template."""
     async with make_api(plane) as api:
         for resource in (JOBS, REPLICA_SETS):
@@ -172,7 +209,7 @@ async def world(plane: ControlPlane, scheduler: SchedulerProcess) -> AsyncIterat
         await api.create(CLAIM_TEMPLATES, claim_template("one-gpu", exactly(CLASS)), NS)
         life = Life()
         async with PretendedKubelet(api.session) as kubelet, record(api, life):
-            yield World(api, plane.kubeconfig_for(), kubelet, life)
+            yield World(api, plane.kubeconfig_for(), trail, kubelet, life)
 
 
 def template_of(**fields: Any) -> Object:
@@ -202,7 +239,7 @@ async def test_a_job_is_retried_after_a_failed_pod(world: World) -> None:
     await world.runs("next")
     assert (await world.api.get(JOBS, "job", NS))["status"].get("failed") == 1
     await world.api.request("DELETE", JOBS.path(NS, "job"), {"propagationPolicy": "Background"})
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu=[first, second, "next"])
 
 
 async def test_a_node_is_drained_and_comes_back(world: World) -> None:
@@ -238,7 +275,7 @@ async def test_a_node_is_drained_and_comes_back(world: World) -> None:
     await world.pod("next")
     assert await world.runs("next") == "node-1"
     await world.api.request("DELETE", REPLICA_SETS.path(NS, "set"), {"propagationPolicy": "Background"})
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu=[first, third], node_1__gpu=[second, "next"])
 
 
 async def test_a_node_is_deleted(world: World) -> None:
@@ -258,7 +295,7 @@ async def test_a_node_is_deleted(world: World) -> None:
     assert not (await world.api.get(PODS, "next", NS))["spec"].get("nodeName")
     await world.api.delete(PODS, "first", NS, grace_period_s=0)
     assert await world.runs("next") == "node-0"
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu=["first", "next"])
 
 
 async def test_a_driver_restarts(world: World) -> None:
@@ -296,7 +333,7 @@ async def test_a_driver_restarts(world: World) -> None:
     await world.driver.bump("node-0")
     await world.runs("third")
     assert await world.device_of("third") == ("node-0", "gpu-0")
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu_0=["first", "third"], node_0__gpu_1=["second"])
 
 
 async def test_a_half_published_generation_holds_devices_back(world: World) -> None:
@@ -311,7 +348,7 @@ async def test_a_half_published_generation_holds_devices_back(world: World) -> N
     await world.driver.restore("node-0")
     await world.runs("next")
     assert await world.device_of("first") != await world.device_of("next")
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu_0=["first"], node_0__gpu_1=["next"])
 
 
 async def test_a_shared_claim_outlives_its_first_pod(world: World) -> None:
@@ -337,7 +374,7 @@ async def test_a_shared_claim_outlives_its_first_pod(world: World) -> None:
         await world.api.delete(PODS, name, NS)
     await world.runs("next")
     assert "allocation" not in (await world.api.get(CLAIMS, "shared", NS)).get("status", {})
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu=["first", "next"])
 
 
 async def test_a_namespace_is_deleted_with_pods_waiting(world: World) -> None:
@@ -362,7 +399,7 @@ async def test_a_namespace_is_deleted_with_pods_waiting(world: World) -> None:
         return await world.api.find(NAMESPACES, "doomed") is None
 
     await eventually(gone, "the namespace is gone", timeout_s=60)
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu=["doomed/first", "next"])
 
 
 async def test_a_pod_is_force_deleted(world: World) -> None:
@@ -378,7 +415,7 @@ async def test_a_pod_is_force_deleted(world: World) -> None:
     await world.waits("first")
     await world.api.delete(PODS, "next", NS, grace_period_s=0)
     await world.runs("first")
-    await world.nothing_left()
+    await world.nothing_left(node_0__gpu=["first", "next", "first"])
 
 
 async def test_a_pod_that_waits_is_deleted_in_the_middle_of_its_attempt(world: World) -> None:

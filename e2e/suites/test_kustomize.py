@@ -37,3 +37,27 @@ def test_kustomize_renders(folder: str) -> None:
     for kind in ("Service", "PodDisruptionBudget"):
         selector = by_kind[kind]["spec"]["selector"]
         assert selector.get("matchLabels", selector).items() <= labels
+
+
+@pytest.mark.parametrize("folder", ["guard", "overlays/guard-warn", "overlays/guard-cert-manager"])
+def test_kustomize_renders_the_guard(folder: str) -> None:
+    """The guard's folders: schemas hold, and the Service finds the Pods."""
+    require_binaries()
+    kubectl = build.control_plane_binaries() / "kubectl"
+    done = subprocess.run(
+        [str(kubectl), "kustomize", str(MANIFESTS / folder)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rendered = [item for item in yaml.safe_load_all(done.stdout) if "cert-manager.io" not in item["apiVersion"]]
+    for document in rendered:
+        kubernetes_validate.validate(document, KUBERNETES, strict=True)
+    by_kind = {document["kind"]: document for document in rendered}
+    template = by_kind["Deployment"]["spec"]["template"]
+    assert template["spec"]["containers"][0]["image"] == "dra-scheduler:0.1.0"
+    assert by_kind["Service"]["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    first, second = (
+        webhook["namespaceSelector"]["matchExpressions"][0]
+        for webhook in by_kind["ValidatingWebhookConfiguration"]["webhooks"]
+    )
+    default = second if folder.endswith("warn") else first
+    assert (default["operator"], "off" in default["values"]) == ("NotIn", True)

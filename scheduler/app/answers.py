@@ -111,7 +111,7 @@ class Answers:
         if placement is not None and placement.assumed:
             return self._on_its_way(pod, placement.node), own_of(self.state, pod)
         found = yield from explain_steps(profile, pod, self.state, now)
-        if hints and found.phase == "waiting":
+        if hints and found.phase in ("waiting", "held back"):
             yield from self._hints(profile, pod, now, found)
         if own is None:
             text = f"schedulerName {pod.spec.schedulerName} has no profile here: judged by profile {profile.name}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.api.kinds import NODE, POD, Kind
+from scheduler.api.kinds import POD, Kind
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.versions import ResourceKinds
 from scheduler.config import SchedulerConfig
@@ -52,7 +52,7 @@ class Round:
 
 def from_files(paths: Sequence[str], config: SchedulerConfig) -> Round:
     """One look at dump files. Raises OSError, UserError (no YAML)."""
-    objects = read_objects(read_dumps(paths), known_kinds((NODE, POD, POD_GROUP, *_device_kinds(ResourceKinds()))))
+    objects = read_objects(read_dumps(paths), known_kinds((POD, POD_GROUP, *_device_kinds(ResourceKinds()))))
     return Round(_diagnose(objects, partitions(config)))
 
 
@@ -106,7 +106,7 @@ async def list_objects(client: ApiClient, kinds: ResourceKinds) -> Objects:
     """One LIST per kind: Pods before claims, because a Pod's reservation is older than its Binding."""
     items: list[Any] = []
     problems: list[Problem] = []
-    listed = (NODE, POD, *_device_kinds(kinds), POD_GROUP)
+    listed = (POD, kinds.claim, kinds.slice, POD_GROUP)
     for kind in listed:
         try:
             raw, _ = await Lister(client, kind, {}).list_raw()
@@ -135,7 +135,6 @@ def _diagnose(objects: Objects, ours: Mapping[str, DeviceLimit]) -> Diagnosis:
         objects.of("ResourceClaim"),
         objects.of("Pod"),
         objects.of("ResourceSlice"),
-        [node.name for node in objects.of("Node")] if NODE.name in known else None,
         [group.metadata.uid for group in objects.of("PodGroup")] if POD_GROUP.name in known else None,
         ours,
         pods_known=pods_known,

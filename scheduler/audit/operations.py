@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
-from scheduler.api.kinds import NAMESPACE, WATCHED, Kind
+from scheduler.api.kinds import NAMESPACE, NODE, WATCHED, Kind
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
@@ -84,6 +84,8 @@ class Operations:
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state
+        self.orders = False
+        """True once the snapshot is over: the node list is built after every change of a node, as while recording."""
         self._shown: dict[tuple[str, str], Any] = {}
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
         state_methods: dict[str, Callable[..., Any]] = {
@@ -175,6 +177,8 @@ class Operations:
             old = self._shown[(kind.name, old)]
         note_shown(self._shown, kind.name, old, new)
         self.state.apply(Change(kind, old, new, revision, by_list))
+        if self.orders and kind.name == NODE.name:
+            self.state.nodes.order()
 
 
 def _is_text(raw: msgspec.Raw) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
+from scheduler.api.kinds import NODE
 from scheduler.api.resource import AllocationResult, ResourceClaim
 from scheduler.api.storage import PersistentVolume, PersistentVolumeClaim
 from scheduler.audit.operations import pod_reference
@@ -27,11 +28,12 @@ T = TypeVar("T", PersistentVolume, PersistentVolumeClaim)
 
 
 class RecordedState(ClusterState):
-    """``note(name, *arguments)`` takes operations, ``note_change`` Changes."""
+    """``note(name, *arguments)`` takes operations, ``note_change`` Changes. ``recording``: somebody keeps them."""
 
     def __init__(self, features: Features, note: Note, note_change: Callable[[Change], None]) -> None:
         super().__init__(features)
         self._note, self._note_change = note, note_change
+        self.recording = False
         self.devices = _Devices(features, note)
         self.pod_groups = _Groups(note)
         self.volumes.volumes = _Assumable(note, "volume")
@@ -40,7 +42,10 @@ class RecordedState(ClusterState):
     def apply(self, change: Change) -> list[ClusterEvent]:
         """As inherited."""
         self._note_change(change)
-        return super().apply(change)
+        events = super().apply(change)
+        if change.kind.name == NODE.name and self.recording:
+            self.nodes.order()  # when the list is built decides where a node stands that changes its zone later
+        return events
 
     def assume(self, pod: Pod, node: str) -> None:
         """As inherited."""

@@ -36,7 +36,7 @@ repeated.
 
 
 class Journal(Protocol):
-    """Where operations go. Neither call blocks."""
+    """Where operations go. No call blocks or raises."""
 
     def wants_snapshot(self) -> bool:
         """True when nothing is being recorded, or the current part is full: the next part has to begin."""
@@ -47,13 +47,16 @@ class Journal(Protocol):
     def put(self, position: int, operation: Operation) -> bool:
         """One more operation; False when it could not be kept: the part ends here."""
 
+    def give_up(self, why: str) -> None:
+        """The recorder itself has failed: the part ends here."""
+
 
 class Recorder:
     """``run`` begins every decision's id. ``position``: operations so far; never decreases."""
 
     def __init__(self, journal: Journal, run: str) -> None:
         self._journal, self._run = journal, run
-        self._state: ClusterState | None = None
+        self._state: RecordedState | None = None
         self._recording = False
         self._shown: dict[tuple[str, str], Any] = {}
         self._latest: dict[str, tuple[str, int]] = {}
@@ -78,7 +81,7 @@ class Recorder:
         """One operation is about to happen."""
         self.position += 1
         if self._recording and not self._journal.put(self.position, operation):
-            self._recording = False
+            self._set_recording(False)
 
     def note_change(self, change: Change) -> None:
         """The state is about to take in a change."""
@@ -110,16 +113,37 @@ class Recorder:
     def _next(self, state: ClusterState) -> str:
         """Between two attempts nothing is half done: a new part of the journal may begin."""
         if self._journal.wants_snapshot():
-            operations = snapshot(state)
-            self._shown = shown_by(operations)
-            self._journal.begin(self.position, operations)
-            self._recording = True
+            try:
+                state.nodes.renew_order()
+                operations = snapshot(state)
+                self._shown = shown_by(operations)
+            except Exception as error:  # a bystander: it must not cost a Pod its attempt
+                self._give_up(error)
+            else:
+                self._journal.begin(self.position, operations)
+                self._set_recording(True)
             self._latest = {uid: entry for uid, entry in self._latest.items() if uid in state.pods}
+        state.nodes.order()
         return f"{self._run}-j{self.position + 1}"
 
-    def decided(self, name: str, answer: Any) -> None:
-        """The attempt has ended."""
-        self.note("decided", name, answer)
+    def _set_recording(self, on: bool) -> None:
+        self._recording = on
+        if self._state is not None:
+            self._state.recording = on
+
+    def _give_up(self, error: Exception) -> None:
+        self._set_recording(False)
+        self._journal.give_up(f"{type(error).__name__}: {error}")
+
+    def tell(self, operation: str, name: str, answer: Callable[[], Any]) -> None:
+        """An operation of the attempt ``name`` with a plain answer, which is made only while something is recorded."""
+        if not self._recording:
+            self.position += 1
+            return
+        try:
+            self.note(operation, name, answer())
+        except Exception as error:  # as in _next
+            self._give_up(error)
 
     def decision_of(self, pod_uid: str) -> tuple[str, int] | None:
         """Id and position of the newest decision about a Pod; None when it is not in the journal."""
@@ -129,7 +153,7 @@ class Recorder:
         """The Pod's devices are promised."""
         known = self._latest.get(placed.pod.uid)
         if known is not None:
-            self.note("reserved", known[0], devices_answer(placed.pod, promised))
+            self.tell("reserved", known[0], lambda: devices_answer(placed.pod, promised))
 
 
 class _Told:
@@ -150,7 +174,8 @@ class _Told:
         """The attempt asks, or others shall run."""
         if isinstance(outcome, Need):
             self._asked = outcome.instruction
-            self._recorder.note("needed", self._name, instruction_answer(outcome.instruction))
+            asked = outcome.instruction
+            self._recorder.tell("needed", self._name, lambda: instruction_answer(asked))
         else:
             self._paused_at = self._state.version
 
@@ -185,7 +210,8 @@ class RecordedAttempt(Attempt):
         if isinstance(outcome, Need | Running):
             self._told.paused(outcome)
         else:
-            self._recorder.decided(self._name, answer_of(outcome))
+            decision = outcome
+            self._recorder.tell("decided", self._name, lambda: answer_of(decision))
         return outcome
 
     def answer(self, failure: str | None) -> None:
@@ -223,7 +249,8 @@ class RecordedGroupAttempt(GroupAttempt):
         if isinstance(outcome, Need | Running):
             self._told.paused(outcome)
         else:
-            self._recorder.decided(self._name, group_answer(outcome))
+            decision = outcome
+            self._recorder.tell("decided", self._name, lambda: group_answer(decision))
         return outcome
 
     def answer(self, failure: str | None) -> None:

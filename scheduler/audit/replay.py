@@ -97,6 +97,8 @@ class Replayer:
         name = operation[0]
         if name in ("begin", "gang"):
             done = self.end()
+            self.state.nodes.order()
+            self._operations.orders = True
             self.newest = max(self.newest, operation[4] if name == "begin" else operation[6])
             begin = self._begin if name == "begin" else self._begin_group
             begin(position, *operation[1:])

@@ -107,5 +107,6 @@ def _lines(found: Findings, paint: Paint) -> Iterator[str]:
         yield f"  fix: {finding.fix}" + paint("faint", f"  [{finding.check}]")
     counts = {severity: sum(f.severity == severity for f in found.findings) for severity in _STYLES}
     checked = ", ".join(f"{kind} {count}" for kind, count in found.checked.items())
-    yield f"{counts['error']} errors, {counts['warning']} warnings, {counts['note']} notes (looked at: {checked})"
+    numbers = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+    yield f"{numbers} (looked at: {checked})"
     yield from (paint("faint", f"note: {caveat}") for caveat in found.caveats)

@@ -118,6 +118,10 @@ class JournalWriter:
             self._lost("the disk is too slow")
             return False
 
+    def give_up(self, why: str) -> None:
+        """End the segment: its writer has failed."""
+        self._lost(why)
+
     def _lost(self, why: str) -> None:
         self._open, self._problem = False, ""
         self._retry_at = self._clock() + self._retry_s

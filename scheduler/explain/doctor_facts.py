@@ -86,7 +86,7 @@ class Diagnosis:
 class Look:
     """One look at a cluster: claims, Pods by uid, slices by pool, and a ledger of all holds.
 
-    ``nodes`` and ``groups`` (uids of PodGroups) are None when they are not known; ``ours``: schedulerNames of this
+    ``groups`` (uids of PodGroups) is None when they are not known; ``ours``: schedulerNames of this
     scheduler with the device limit of each. Without ``pods_known`` or ``slices_known`` nobody is gone, and no device.
     Cost: O(objects).
     """
@@ -96,7 +96,6 @@ class Look:
         claims: Iterable[ResourceClaim],
         pods: Iterable[Pod],
         slices: Iterable[ResourceSlice],
-        nodes: Iterable[str] | None = None,
         groups: Iterable[str] | None = None,
         ours: Mapping[str, DeviceLimit] | None = None,
         *,
@@ -108,7 +107,6 @@ class Look:
         self.by_key = {claim.key: claim for claim in self.claims}
         self.by_uid = {claim.uid: claim for claim in self.claims}
         self.pods = {pod.uid: pod for pod in pods}
-        self.nodes = None if nodes is None else frozenset(nodes)
         self.groups = None if groups is None else frozenset(groups)
         self.ours = dict(ours or {})
         self.pools: dict[PoolKey, list[SliceInfo]] = {}

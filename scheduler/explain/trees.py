@@ -25,6 +25,7 @@ _LIMIT = re.compile(
     r"claim (?P<claim>\S+), request (?P<request>\S+): adding (?P<asked>\d+) devices exceeds the claim limit of "
     r"(?P<limit>\d+), with (?P<taken>\d+)"
 )
+_OF_CONSTRAINTS = (Reason.MATCH_BROKEN.value, Reason.DISTINCT_BROKEN.value, Reason.ATTRIBUTE_MISSING.value)
 _NAMES_SHOWN = 64
 CAUSES_MAX = 3
 """Causes about one thing that differ in numbers only."""
@@ -215,7 +216,11 @@ def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
 
 
 def together(groups: Iterable[NodeGroup], claims: Iterable[ResourceClaim]) -> Iterator[str]:
-    """Requests for which the cluster has enough devices that would do, but no single node."""
+    """Requests for which the cluster has enough devices that would do, but no single node.
+
+    Left out where a constraint refuses devices: there the number of devices is not what is lacking.
+    """
+    constrained: set[tuple[str, str]] = set()
     would_do: dict[tuple[str, str], int] = {}
     most: dict[tuple[str, str], int] = {}
     for group in groups:
@@ -225,11 +230,15 @@ def together(groups: Iterable[NodeGroup], claims: Iterable[ResourceClaim]) -> It
                 left = max(request.left, 0)
                 would_do[place] = would_do.get(place, 0) + left * len(group.nodes)
                 most[place] = max(most.get(place, 0), left)
+                if any(part.reason in _OF_CONSTRAINTS for part in request.refused):
+                    constrained.add(place)
     by_key = {claim.key: claim for claim in claims}
     for (key, name), total in would_do.items():
         asked = find_request(by_key[key], name) if key in by_key else None
         highest = most[key, name]
-        if asked is not None and asked.allocationMode != ALL and highest < asked.count <= total:
+        if asked is None or asked.allocationMode == ALL or (key, name) in constrained:
+            continue
+        if highest < asked.count <= total:
             yield (
                 f"request {name} of claim {key}: {total} devices would do in the whole cluster, but all {asked.count} "
                 f"must be on one node, and no node has more than {highest}"

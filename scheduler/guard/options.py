@@ -16,7 +16,8 @@ class GuardOptions:
     """Ports: 0 is any free one for ``webhook_port`` and none for ``secure_port``.
 
     ``hosts``: names and addresses of the serving certificate; ``tls_cert_file`` and ``tls_private_key_file``: a given
-    one instead of our own. ``trust_loopback``: callers from this machine need no token on ``secure_port``. ``api_request_timeout_s``: after this long no admitted write can still be stored.
+    one instead of our own. ``trust_loopback``: callers from this machine need no token on ``secure_port``.
+    ``api_request_timeout_s``: after this long no admitted write can still be stored.
     """
 
     kubeconfig: str = ""

@@ -186,6 +186,10 @@ class NodeTable:
         """Rows of all nodes in node-list order (spec 5.3); the same array until a node comes or goes."""
         return self._order.rows()
 
+    def renew_order(self) -> None:
+        """Let nodes that changed their zone take their new places now, not only when a node comes or goes."""
+        self._order.renew()
+
     def allocatable(self, resource: str) -> Int64:
         """Allocatable amounts over all rows; zeros for a resource no node has."""
         return self.allowed_pods if resource == PODS else self._allocatable.column(resource)

@@ -66,6 +66,10 @@ class NodeOrder:
             self._cached.flags.writeable = False
         return self._cached
 
+    def renew(self) -> None:
+        """Build the list anew when it is next asked for, as if a node had come."""
+        self._cached = None
+
     def zones(self) -> dict[str, list[int]]:
         """Rows by zone, both in order."""
         return {key: list(rows) for key, rows in self._zones.items()}

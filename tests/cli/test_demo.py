@@ -48,6 +48,28 @@ def test_keep_leaves_a_cluster_for_kubectl(number: signal.Signals, code: int) ->
         child.stdout.close()
 
 
+@pytest.mark.slow
+def test_the_dashboard_is_left_running() -> None:
+    """--dashboard prints its address first, serves page and answers without a token, and goes on until interrupted."""
+    child = subprocess.Popen([*COMMAND, "--dashboard"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        lines = [next(child.stdout) for _ in range(3)]
+        url = next(word for line in lines for word in line.split() if word.startswith("http://127.0.0.1:"))
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            assert b"<title>dra-scheduler</title>" in answer.read()
+        assert any("Ctrl-C ends it" in line for line in child.stdout)
+        question = url.replace("dashboard/", "questions/v1/namespaces/demo/pods/too-big/explanation")
+        with urllib.request.urlopen(question, timeout=30) as answer:
+            assert b"ask for 2 instead of 4 devices" in answer.read()
+        assert child.poll() is None
+    finally:
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(10) == 143
+        assert child.stdout is not None
+        child.stdout.close()
+
+
 def test_a_folder_without_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong --data ends with exit code 1 and names the folder."""
     assert main(["demo", "--data", str(tmp_path)]) == 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from scheduler.cli.main import main
+from scheduler.cli.main import kubectl_main, main
 from scheduler.embedded.server import EmbeddedServer
 from tests.app.objects import claim, gpu_class, gpu_slice, node, pod, template
 
@@ -187,3 +188,31 @@ def test_lint_tells_what_the_server_dropped_of_a_manifest(tmp_path: Path, capsys
         "spec.extendedResourceName",
         str(manifest),
     )
+
+
+@pytest.mark.parametrize("command", [["explain", "pod/p"], ["lint"], ["inventory"]])
+def test_kubectl_dra_says_the_same(command: list[str], dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plug-in of kubectl is the same command: same code, same output."""
+    code = main([*command, "-f", dump])
+    shown = capsys.readouterr().out
+    assert kubectl_main([*command, "-f", dump]) == code
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize("command", [["explain", "pod/p"], ["lint"], ["inventory"]])
+def test_colours_on_a_terminal_only(
+    command: list[str], dump: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal some words are painted, and without the paint the text is the same; NO_COLOR turns it off."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    main([*command, "-f", dump])
+    without = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    main([*command, "-f", dump])
+    painted = capsys.readouterr().out
+    assert "\033[" not in without
+    assert "\033[" in painted
+    assert re.sub(r"\033\[\d*m", "", painted) == without
+    monkeypatch.setenv("NO_COLOR", "1")
+    main([*command, "-f", dump])
+    assert capsys.readouterr().out == without

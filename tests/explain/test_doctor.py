@@ -29,7 +29,6 @@ def look(items: list[Object], ours: dict[str, DeviceLimit] | None = None, **know
         objects.of("ResourceClaim"),
         objects.of("Pod"),
         objects.of("ResourceSlice"),
-        [item.name for item in objects.of("Node")],
         None,
         {"dra-scheduler": DeviceLimit()} if ours is None else ours,
         **known,

@@ -11,12 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.explain.attempts import ended
+from scheduler.explain.cluster_map import map_steps
 from scheduler.explain.findings import Finding, Findings
 from scheduler.explain.hints import find_hints
 from scheduler.explain.inventory import take_inventory
 from scheduler.explain.lint import lint
 from scheduler.explain.pods import explain_pod
-from scheduler.explain.redaction import mentioned, redact_explanation, redact_findings, redact_inventory
+from scheduler.explain.redaction import (
+    mentioned,
+    redact_explanation,
+    redact_findings,
+    redact_inventory,
+    redact_map,
+)
 from scheduler.explain.sight import EVERYTHING, Scrubber, Sight, names_of, own_of, scrubber
 from scheduler.explain.text import explanation_lines
 from tests.app.objects import gpu_class, node, pod
@@ -153,6 +161,32 @@ def test_inventory_of_a_namespace() -> None:
     slices_too = redact_inventory(found, replace(NAMESPACED, slices=True), names_of(snap.state))
     assert [line.node for line in slices_too.lines] == ["secret-node-1", "secret-node-2"], "slices name their nodes"
     assert slices_too.namespaces == {}
+
+
+def test_inventory_by_device_for_who_sees_devices_but_not_claims() -> None:
+    """Somebody who may list nodes and slices, as an operator of hardware, does not read whose Pods run there."""
+    snap = snapshot(secret_world())
+    found = take_inventory(snap.state, "device", NOW)
+    operator = Sight(nodes=True, slices=True, classes=True, taint_rules=True)
+    seen = redact_inventory(found, operator, names_of(snap.state))
+    holders = [holder for line in seen.lines for holder in line.holders]
+    assert holders == ["claim (object 1) (pod (object 2))"]
+    assert seen.lines[0].node == "secret-node-1"
+    assert "secret-team" not in msgspec.json.encode(seen).decode()
+
+
+def test_a_map_for_who_sees_devices_but_not_claims() -> None:
+    """The same on the map; without slices there are numbers only."""
+    snap = snapshot(secret_world())
+    found = ended(map_steps(snap.state, NOW))
+    assert [node.node for node in found.nodes] == ["secret-node-1", "secret-node-2"]
+    assert found.states["used"] == 1
+    operator = Sight(nodes=True, slices=True, classes=True, taint_rules=True)
+    seen = redact_map(found, operator, names_of(snap.state))
+    assert seen.nodes[0].devices[0].holders == ["claim (object 1) (pod (object 2))"]
+    assert found.nodes[0].devices[0].holders[0].startswith("claim secret-team/"), "the answer itself is as it was"
+    bare = redact_map(found, NAMESPACED, names_of(snap.state))
+    assert (bare.nodes, bare.states) == ([], found.states)
 
 
 def test_findings_of_a_namespace() -> None:
