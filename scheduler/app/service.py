@@ -181,7 +181,7 @@ class Service:
         self.group_status: GroupStatusWriter | None = None
         if features.generic_workload:
             self.group_status = GroupStatusWriter(client, on_trouble=self._trouble)
-            self.loop.groups = GroupCycles(self.loop, self.group_status, meter.group_attempt)
+            self.loop.serve_groups(GroupCycles(self.loop, self.group_status, meter.group_attempt))
         observer.on_gated = self.loop.note_gated
         if auditing is not None:
             auditing.listen(self.loop, reports)

@@ -50,8 +50,8 @@ class RunOptions:
     ``kubeconfig`` "": in-cluster configuration. ``secure_port`` 0: no HTTPS server. ``tls_cert_file`` "": self-signed,
     in memory. ``feature_gates`` holds only those named. ``pod_max_in_unschedulable_pods_s``: after this long a Pod
     that no event has woken is tried again. ``master`` overrides the API server's address. ``hidden_metrics``: show
-    those that upstream hides. ``namespaces``: where Pods are taken
-    from, empty: everywhere. ``trust_loopback``: callers from this machine need no token. ``flags``: every flag with its value as text, for /flagz.
+    those that upstream hides. ``namespaces``: where Pods are taken from, empty: everywhere. ``trust_loopback``: callers
+    from this machine need no token. ``flags``: every flag with its value as text, for /flagz.
     """
 
     config: SchedulerConfig = field(default_factory=lambda: load_config(""))

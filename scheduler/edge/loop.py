@@ -8,22 +8,23 @@ attempt raises costs that Pod its attempt.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
-from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
+from scheduler.api.kinds import Kind
 from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
 from scheduler.edge.commit import Committer, unreserved
 from scheduler.edge.commit_ports import CommitOutcome
+from scheduler.edge.intake import GatedPods, Intake
 from scheduler.edge.leftovers import Leftovers
-from scheduler.edge.overlaps import given_again
+from scheduler.edge.loop_ports import Groups, Reports
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
-from scheduler.framework.events import Action, ClusterEvent, Resource
+from scheduler.framework.events import ClusterEvent
 from scheduler.framework.permit import WaitingPod, WaitingPods, run_permit
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import call, run_reserve
@@ -31,7 +32,6 @@ from scheduler.framework.status import Code, Status
 from scheduler.queue.pod import QueuedPod
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.state.cluster import ClusterState
-from scheduler.state.copies import unapplied
 from scheduler.state.devices import Promise
 
 STEP_BUDGET = 2000
@@ -41,36 +41,6 @@ COMMITS_MAX = 64
 IDLE_WAIT_S = 1.0
 TROUBLE_WAIT_S = 0.1
 """Shortest pause after a turn that could not decide, so that neither a fault nor standing by becomes a hot loop."""
-GATE_LOOK_S = 0.5
-GATE_REPORT_S = 3.0
-"""How long a Pod may be held back by a PreEnqueue plugin before it is told why: claims from templates take a moment."""
-
-
-_SILENT_GATES = frozenset(("SchedulingGates", "DefaultPreemption"))
-
-
-class Reports(Protocol):
-    """Where outcomes go: Events, the PodScheduled condition, metrics, the attempt's log line. Nothing here blocks."""
-
-    def popped(self, queued: QueuedPod) -> None: ...
-    def decided(self, queued: QueuedPod, decision: Decision, started: float, finished: float) -> None: ...
-    def bound(
-        self, queued: QueuedPod, placed: Placed, outcome: CommitOutcome, started: float, finished: float
-    ) -> None: ...
-    def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None: ...
-    def lost_race(self, placed: Placed, outcome: CommitOutcome) -> None: ...
-    def given_again(self, pod: Pod, text: str) -> None: ...
-    def permit_waits(self, placed: Placed) -> None: ...
-    def permit_waited(self, result: str, duration_s: float) -> None: ...
-    def deleting(self, pod: Pod) -> None: ...
-    def gated(self, pod: Pod, status: Status) -> None: ...
-    def broken(self, where: str, error: BaseException) -> None: ...
-
-
-class Groups(Protocol):
-    """Who decides Pods that belong together; only there with the gate GenericWorkload."""
-
-    async def serve(self, queued: QueuedPod, profile: Profile, pod: Pod) -> bool: ...
 
 
 class SchedulingLoop:
@@ -102,7 +72,6 @@ class SchedulingLoop:
         self.state, self.queue, self.profiles = state, queue, profiles
         self.committer, self.reports = committer, reports
         self.clock, self.may_decide, self.beat = clock, may_decide, beat
-        self.why_gated = why_gated
         self.waiting_pods = waiting_pods or WaitingPods()
         self.verify_caches, self.step_budget = verify_caches, step_budget
         self._wake = asyncio.Event()
@@ -116,111 +85,35 @@ class SchedulingLoop:
         self.attempts: Callable[..., Attempt] = Attempt
         self.on_reserved: Callable[[QueuedPod, Placed, Sequence[Promise]], None] = lambda queued, placed, promised: None
         self._running = self._stopping = False
-        self._gated: dict[str, tuple[Status, float]] = {}
-        self._gate_look_due = 0.0
+        self.intake = Intake(
+            state,
+            queue,
+            profiles,
+            reports,
+            self.waiting_pods,
+            clock=clock,
+            wake=self._wake.set,
+            deciding=lambda: self._running and self.may_decide(),
+        )
+        self.gated = GatedPods(queue, reports, clock, why_gated, self.leftovers.let_go)
 
     # changes in
 
     def deliver(self, batch: list[Change], revision: int) -> None:
         """Take in one batch of changes of one kind (a reflector's sink)."""
-        now = self.clock()
-        for change in batch:
-            try:
-                events = self.state.apply(change)
-                if change.kind.name == POD.name:
-                    self._queue_pod(change.old, change.new, now)
-                if events:
-                    self.queue.move(events, now)
-                    self._look_for_pairs(change)
-            except Exception as error:  # a plugin's sort key or hint may raise anything; the watch must go on
-                self.reports.broken(f"applying a change of {change.kind.name}", error)
-        if batch:
-            self._wake.set()
-
-    def _look_for_pairs(self, change: Change) -> None:
-        """A claim that is new with an allocation: does it hold what a Pod of ours was given and is bound with?
-
-        What was there before this process began to serve has been told by its predecessor.
-        """
-        if change.kind.name != RESOURCE_CLAIM.name or change.new is None or change.new.status.allocation is None:
-            return
-        before = change.old is not None and change.old.status.allocation is not None
-        if not before and self._running and self.may_decide():
-            for pod, text in given_again(self.state, change.new, self.profiles):
-                self.reports.given_again(pod, text)
+        self.intake.deliver(batch, revision)
 
     def catch_up(self, kind: Kind, copy: Mapping[str, Any]) -> int:
         """Apply what the state lacks of a reflector's copy (an event whose handling broke); how much that was."""
-        changes = unapplied(self.state, kind, copy)
-        if kind.name == POD.name:
-            told = {change.new.uid for change in changes if change.new is not None}
-            changes += [Change(kind, None, pod, 0, True) for pod in copy.values() if self._lost(pod, told)]
-        self.deliver(changes, 0)
-        return len(changes)
-
-    def _lost(self, pod: Pod, told: Container[str]) -> bool:
-        """True for a Pod of ours that waits and is nowhere: not queued, not in flight, not counted on a node."""
-        waits = self._waits(pod) and pod.metadata.deletionTimestamp is None and pod.uid not in told
-        return waits and self.queue.get(pod.uid) is None and pod.uid not in self.state.placements
+        return self.intake.catch_up(kind, copy)
 
     def move(self, events: Iterable[ClusterEvent]) -> None:
         """Cluster events that did not come from the watch: our own writes, forgotten Pods."""
-        listed = list(events)
-        if listed:
-            self.queue.move(listed, self.clock())
-            self._wake.set()
-
-    def _queue_pod(self, old: Pod | None, new: Pod | None, now: float) -> None:
-        """Waiting Pods of ours go to the queue, everything else leaves it (spec 4.10)."""
-        current = new or old
-        waiting = None if current is None else self.waiting_pods.get(current.uid)
-        if waiting is not None and (new is None or new.metadata.deletionTimestamp is not None):
-            waiting.reject("", "removed")
-        was_waiting, is_waiting = self._waits(old), self._waits(new)
-        if new is not None and is_waiting:
-            if new.uid in self.state.placements:
-                return  # assumed by us: its own writes come back here
-            if old is not None and was_waiting:
-                self.queue.update(old, new, now)
-            else:
-                self.queue.add(new, now)
-                if self.groups is not None:  # the others of its group may have waited for it
-                    self.queue.move([ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD, None, new)], now)
-        elif old is not None and was_waiting:
-            self.queue.delete(old.uid)
-            if new is None and old.status.nominatedNodeName:
-                self.queue.release_nomination(old, now)
-
-    def _waits(self, pod: Pod | None) -> bool:
-        if pod is None or pod.spec.nodeName or pod.terminal or pod.spec.schedulerName not in self.profiles:
-            return False
-        return self.state.serves(pod)
+        self.intake.move(events)
 
     def note_gated(self, queued: QueuedPod, status: Status) -> None:
-        """A PreEnqueue plugin holds the Pod back (the queue's observer calls this). Told after GATE_REPORT_S.
-
-        kube-scheduler stays silent here; a Pod that names a claim that is not there would wait without a word.
-        SchedulingGates are the user's own wish and have a condition from the API server; a preemptor has been told.
-        """
-        if status.plugin not in _SILENT_GATES:
-            known = self._gated.get(queued.uid)
-            if known is None or known[0].reasons != status.reasons:
-                self._gated[queued.uid] = (status, self.clock())
-
-    def _report_gated(self, now: float) -> None:
-        for uid, (status, since) in list(self._gated.items()):
-            queued = self.queue.get(uid)
-            if queued is None or not queued.gated:
-                del self._gated[uid]
-            elif now - since >= GATE_REPORT_S and since > 0:
-                # Asked again: what held it back at first may have become something else since.
-                current = self.why_gated(queued.pod)
-                if current is None:
-                    self.queue.activate([uid], now)
-                    continue
-                self._gated[uid] = (status, 0.0)  # told; kept so that the same words are not told again
-                self.reports.gated(queued.pod, current)
-                self.leftovers.let_go(queued.pod)
+        """A PreEnqueue plugin holds the Pod back (the queue's observer calls this)."""
+        self.gated.note(queued, status)
 
     # the loop
 
@@ -276,9 +169,7 @@ class SchedulingLoop:
             return False
         now = self.clock()
         self.queue.flush(now)
-        if self._gated and now >= self._gate_look_due:
-            self._gate_look_due = now + GATE_LOOK_S
-            self._report_gated(now)
+        self.gated.look(now)
         if self._slots.locked():
             await self._slots.acquire()
             self._slots.release()
@@ -317,6 +208,10 @@ class SchedulingLoop:
         except Exception as error:  # the loop never dies: an unforeseen error costs this Pod its attempt
             self.reports.broken(f"the attempt for pod {pod.key}", error)
             self.fail(queued, bind_failure(f"{type(error).__name__}: {error}"), started)
+
+    def serve_groups(self, groups: Groups) -> None:
+        """Let ``groups`` decide Pods that belong together; only with the gate GenericWorkload."""
+        self.groups, self.intake.grouped = groups, True
 
     def rotation(self, profile_name: str) -> Rotation:
         """Where the next search of a profile starts."""
