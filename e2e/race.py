@@ -98,7 +98,7 @@ async def _maybe_guarded(
     if not guard:
         yield None
         return
-    # Long lease times: one machine runs two schedulers, the API server and all clients, and nobody restarts a guard here.
+    # Long lease times: one machine runs everything, and nobody restarts a guard here.
     async with guarded(plane, api, folder, arguments=LEASE) as running:
         yield running
 
