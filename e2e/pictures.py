@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.browser import browser_page
@@ -72,7 +73,8 @@ async def dashboard(folder: Path) -> None:
             await page.picture(folder / "dashboard-inventory.png", 760)
             assert page.troubles == [], page.troubles
     finally:
-        process.terminate()
+        with suppress(ProcessLookupError):
+            process.terminate()
         await process.wait()
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from e2e.api import CLAIM_TEMPLATES, DEVICE_CLASSES, EVENTS, PODS, Api, ApiError
 from e2e.cleaning import clean
 from e2e.controlplane import ControlPlane
-from e2e.controlplane.cluster import ControlPlaneOptions
 from e2e.controlplane.fixtures import make_api
+from e2e.controlplane.processes import ProcessFailedError
 from e2e.driver import PretendedDriver, add_node
 from e2e.guard import GuardProcess, guarded
 from e2e.objects import claim_template, device_class, exactly, pod
@@ -30,6 +30,7 @@ CLASS = "gpu.example.com"
 NS = "default"
 OURS, THEIRS = "dra-scheduler", "default-scheduler"
 PER_NODE = 8
+LEASE = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s")
 SIDE_BY_SIDE = 16
 
 
@@ -78,6 +79,8 @@ async def race(
                 result.seconds = loop.time() - began_s
                 result.lost = int(await asyncio.to_thread(scheduler.metric, "dra_scheduler_lost_races_total"))
                 if running is not None:
+                    if running.pid is None:
+                        raise ProcessFailedError(f"the guard ended:\n{running.log_tail()}")
                     name = "dra_scheduler_guard_reviews_total"
                     result.reviews = int(await asyncio.to_thread(running.metric, name))
                     result.refused = int(await asyncio.to_thread(lambda: running.metric(name, decision="refused")))
@@ -95,8 +98,8 @@ async def _maybe_guarded(
     if not guard:
         yield None
         return
-    # The lease times an operator has: a machine that runs two schedulers and an API server is busy.
-    async with guarded(plane, api, folder, arguments=()) as running:
+    # Long lease times: one machine runs everything, and nobody restarts a guard here.
+    async with guarded(plane, api, folder, arguments=LEASE) as running:
         yield running
 
 
@@ -209,7 +212,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default 5)")
     parser.add_argument("--guard", action="store_true", help="with the guard in mode enforce")
     asked = parser.parse_args()
-    with ControlPlane(ControlPlaneOptions(fairness=False)) as plane:
+    with ControlPlane() as plane:
         results = asyncio.run(
             rounds(plane, pods=asked.pods, devices=asked.devices, guard=asked.guard, count=asked.rounds)
         )

@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "claims are not verified before the Binding",
         "scheduler/edge/commit.py",
-        "await self._verify(placed, written, outcome)",
+        "await self.verification.verify(placed, written, outcome)",
         "pass",
         (LATER,),
     ),

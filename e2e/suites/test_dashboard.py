@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +309,8 @@ async def demo() -> AsyncIterator[str]:
         assert url, "".join(told)
         yield url
     finally:
-        process.terminate()
+        with suppress(ProcessLookupError):
+            process.terminate()
         await process.wait()
 
 

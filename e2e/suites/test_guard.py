@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from e2e.api import (
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.fixtures import make_api
 from e2e.driver import Pool, PretendedDriver
-from e2e.guard import MODE_LABEL, GuardProcess, apply, called, guarded, point_at, remove
+from e2e.guard import MODE_LABEL, GuardProcess, apply, called, point_at, remove
 from e2e.guard import account as account_of
 from e2e.objects import claim, device, device_class, exactly
 from e2e.waiting import eventually
@@ -87,15 +86,6 @@ async def publish_partitions(api: Api, *amounts: str) -> None:
     takes = [[{"counterSet": "gpu", "counters": {"slices": {"value": amount}}}] for amount in amounts]
     devices = [device(f"p{index}", consumesCounters=taken) for index, taken in enumerate(takes)]
     await api.create(SLICES, {"metadata": {"name": "counted-1"}, "spec": {**spec, "devices": devices}})
-
-
-async def settled(guard: GuardProcess) -> None:
-    """Wait until the guard has seen everything that it admitted."""
-
-    async def none_open() -> bool:
-        return await asyncio.to_thread(guard.metric, "dra_scheduler_guard_reservations") == 0
-
-    await eventually(none_open, "no reservation is open")
 
 
 @pytest.fixture(scope="module")
@@ -296,51 +286,3 @@ async def _warnings(api: Api, path: str, body: Object) -> list[str]:
     async with api.session.patch(path, json=body, headers=headers) as answer:
         assert answer.status == 200, await answer.text()
         return answer.headers.getall("Warning", [])
-
-
-async def test_without_a_guard_only_new_allocations_fail(
-    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
-) -> None:
-    """failurePolicy Fail, no guard: allocations fail with words; releases, reservations and status.devices go on.
-
-    A restarted guard knows what is stored and refuses a second holder at once.
-    """
-    api = clean_cluster
-    async with guarded(control_plane, api, tmp_path) as guard:
-        await publish(api, device("a"), device("b"))
-        await new_claims(api, "one", "two")
-        await allocate(api, "one", result("a"))
-        await asyncio.to_thread(guard.kill)
-        with pytest.raises(ApiError) as failed:
-            await allocate(api, "two", result("b"))
-        assert failed.value.status == 500
-        assert 'failed calling webhook "enforce.guard.dra-scheduler"' in failed.value.message
-        consumer = {"apiGroup": "example.com", "resource": "trainings", "name": "big", "uid": "u"}
-        await api.patch(CLAIMS, "one", {"status": {"reservedFor": [consumer]}}, NS, "status")
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        of_driver = {"driver": CLASS, "pool": "pool", "device": "a"}
-        ready |= {"reason": "Up", "message": "", "observedGeneration": 1}
-        await api.patch(CLAIMS, "one", {"status": {"devices": [{**of_driver, "conditions": [ready]}]}}, NS, "status")
-        await asyncio.to_thread(guard.start_and_wait)
-        assert (await refusal(api, "two", result("a"))).endswith("claim default/one (for training big)")
-        await asyncio.to_thread(guard.kill)
-        await api.patch(
-            CLAIMS, "one", {"status": {"allocation": None, "reservedFor": None, "devices": None}}, NS, "status"
-        )
-        await asyncio.to_thread(guard.start_and_wait)
-        await allocate(api, "two", result("a"))
-
-
-async def test_without_a_guard_and_with_ignore_all_goes_on(
-    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
-) -> None:
-    """failurePolicy Ignore: while no guard runs a second holder is possible; the guard counts both afterwards."""
-    api = clean_cluster
-    async with guarded(control_plane, api, tmp_path, policy="Ignore") as guard:
-        await publish(api, device("a"))
-        await new_claims(api, "one", "two", "three")
-        await allocate(api, "one", result("a"))
-        await asyncio.to_thread(guard.kill)
-        await allocate(api, "two", result("a"))
-        await asyncio.to_thread(guard.start_and_wait)
-        assert (await refusal(api, "three", result("a"))).endswith("claim default/one, claim default/two")

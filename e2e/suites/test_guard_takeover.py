@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from e2e.api import CLAIMS, Api, ApiError
+import pytest
+
+from e2e.api import CLAIMS, LEASES, Api, ApiError
 from e2e.controlplane import ControlPlane
 from e2e.guard import (
     ELECTION,
@@ -248,3 +250,57 @@ async def test_certificates_are_renewed_under_traffic(
         assert "the new authority signs, the old one is still trusted" in log
         assert "the old authority is not trusted any more" in log
         assert "BEGIN" not in log, "no key in the log"
+
+
+async def restarted(api: Api, guard: GuardProcess) -> None:
+    """Start a guard that was killed; without the Lease it left behind it need not wait for that."""
+    await api.delete(LEASES, NAME, NAMESPACE, missing_ok=True)
+    await asyncio.to_thread(guard.start_and_wait)
+
+
+async def test_without_a_guard_only_new_allocations_fail(
+    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """failurePolicy Fail, no guard: allocations fail with words; releases, reservations and status.devices go on.
+
+    A restarted guard knows what is stored and refuses a second holder at once.
+    """
+    api = clean_cluster
+    async with guarded(control_plane, api, tmp_path) as guard:
+        await publish(api, device("a"), device("b"))
+        await new_claims(api, "one", "two")
+        await allocate(api, "one", result("a"))
+        await asyncio.to_thread(guard.kill)
+        with pytest.raises(ApiError) as failed:
+            await allocate(api, "two", result("b"))
+        assert failed.value.status == 500
+        assert 'failed calling webhook "enforce.guard.dra-scheduler"' in failed.value.message
+        consumer = {"apiGroup": "example.com", "resource": "trainings", "name": "big", "uid": "u"}
+        await api.patch(CLAIMS, "one", {"status": {"reservedFor": [consumer]}}, NS, "status")
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        of_driver = {"driver": CLASS, "pool": "pool", "device": "a"}
+        ready |= {"reason": "Up", "message": "", "observedGeneration": 1}
+        await api.patch(CLAIMS, "one", {"status": {"devices": [{**of_driver, "conditions": [ready]}]}}, NS, "status")
+        await restarted(api, guard)
+        assert (await refusal(api, "two", result("a"))).endswith("claim default/one (for training big)")
+        await asyncio.to_thread(guard.kill)
+        await api.patch(
+            CLAIMS, "one", {"status": {"allocation": None, "reservedFor": None, "devices": None}}, NS, "status"
+        )
+        await restarted(api, guard)
+        await allocate(api, "two", result("a"))
+
+
+async def test_without_a_guard_and_with_ignore_all_goes_on(
+    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """failurePolicy Ignore: while no guard runs a second holder is possible; the guard counts both afterwards."""
+    api = clean_cluster
+    async with guarded(control_plane, api, tmp_path, policy="Ignore") as guard:
+        await publish(api, device("a"))
+        await new_claims(api, "one", "two", "three")
+        await allocate(api, "one", result("a"))
+        await asyncio.to_thread(guard.kill)
+        await allocate(api, "two", result("a"))
+        await restarted(api, guard)
+        assert (await refusal(api, "three", result("a"))).endswith("claim default/one, claim default/two")

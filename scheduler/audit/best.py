@@ -17,26 +17,28 @@ def best_scores(table: ScoreTable, chosen: str, limit: int = BEST_MAX) -> tuple[
     Single plugins' scores are there only until the state moves on. Cost: a few passes over the feasible nodes.
     """
     totals = table.totals
-    places = np.arange(len(totals))
     if len(totals) > limit:
         border = np.partition(totals, len(totals) - limit)[len(totals) - limit]
-        places = np.flatnonzero(totals >= border)
-        if len(places) > 4 * limit:  # a broad tie: the winner and the first few will do
-            places = np.union1d(np.flatnonzero(totals == totals.max())[: 2 * limit], places[: 2 * limit])
-    places = places[np.argsort(-totals[places], kind="stable")]
+        better = np.flatnonzero(totals > border)
+        best = np.concatenate((better, np.flatnonzero(totals == border)[: limit - len(better)]))
+    else:
+        best = np.arange(len(totals))
+    places: list[int] = best[np.argsort(-totals[best], kind="stable")].tolist()
+    row = table.table.row_of(chosen)
+    if row is not None:
+        own = np.flatnonzero(table.rows == row).tolist()
+        if own and own[0] not in places:
+            places[-1:] = own
+            places.sort(key=lambda place: -int(totals[place]))
     try:
         single = dict(table.normalized)
     except InternalError:
         single = {}
-    names = [table.table.name_of(int(table.rows[place])) for place in places.tolist()]
-    kept = list(range(min(limit, len(names))))
-    if chosen in names and names.index(chosen) >= limit:
-        kept[-1] = names.index(chosen)
     return tuple(
         NodeScore(
-            names[index],
-            int(totals[places[index]]),
-            {name: int(scores[places[index]]) for name, scores in single.items()},
+            table.table.name_of(int(table.rows[place])),
+            int(totals[place]),
+            {name: int(scores[place]) for name, scores in single.items()},
         )
-        for index in kept
+        for place in places
     )

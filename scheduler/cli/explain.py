@@ -14,6 +14,7 @@ from scheduler.cli.sources import (
     add_server_flags,
     add_source_flags,
     caveats_of,
+    extenders_of,
     load_snapshot,
     painter,
     remote_of,
@@ -82,6 +83,9 @@ def _answer(arguments: Arguments) -> tuple[Explanation, float]:
         found.caveats.append(
             f"schedulerName {pod.spec.schedulerName} has no profile here: judged by profile {profile.name}"
         )
+    extenders = extenders_of(arguments)
+    if extenders:
+        found.caveats.append(f"extenders of the configuration were not asked: {', '.join(extenders)}")
     found.caveats.extend(caveats_of(snapshot))
     return found, snapshot.now
 

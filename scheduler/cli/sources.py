@@ -101,6 +101,12 @@ def with_documents(snapshot: Snapshot, arguments: Arguments, documents: Sequence
     return applied
 
 
+def extenders_of(arguments: Arguments) -> list[str]:
+    """URLs of the configuration's extenders, which nobody asks from here."""
+    config, _ = _settings(arguments)
+    return [extender.url_prefix for extender in config.extenders]
+
+
 def _settings(arguments: Arguments) -> tuple[SchedulerConfig, dict[str, bool]]:
     from scheduler.config import load_config
     from scheduler.config.gates import parse_feature_gates

@@ -161,6 +161,10 @@ def _child(work: Sequence[Work], writing: int) -> None:
         # Sockets that stay open here would look alive to others when the parent has died.
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
+        with suppress(OSError):  # when memory runs out, the answer goes and not the scheduler
+            score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+            os.write(score, b"1000")
+            os.close(score)
         for number, one in enumerate(work):
             frame = _frame(one)
             _write(writing, _HEAD.pack(number, len(frame)) + frame)

@@ -44,6 +44,7 @@ class Mirror:
         object that is not. An object that breaks costs only itself.
         """
         self._take_back()
+        self.state.served = live.served
         early = [name for name in copies if name not in _LATE]
         for name in (*early, *(name for name in _LATE if name in copies)):
             kind, objects = copies[name]

@@ -100,9 +100,13 @@ def held_back_by(profile: Profile, pod: Pod) -> Status | None:
 
 
 def _held_because(plugin: Any, pod: Pod) -> list[Cause]:
+    """What a gate says; one that breaks here says nothing more than its refusal."""
     if not hasattr(plugin, "because_held_back"):
         return []
-    return [cause_of(one) for one in call(plugin, "Explain", lambda: list(plugin.because_held_back(pod)))]
+    try:
+        return [cause_of(one) for one in plugin.because_held_back(pod)]
+    except Exception as error:  # foreign code, and only asked to explain
+        return [Cause("", f"it cannot say more: {type(error).__name__}: {error}")]
 
 
 def misspelt_claims(state: ClusterState, pod: Pod) -> Iterator[str]:

@@ -1,12 +1,12 @@
 """Scheduling an imagined cluster: the queue, the attempts and the Reserve plugins of the real scheduler; only what the
 edge would do is imagined.
 
-Each decision is carried out before the next Pod is looked at. Source: the scheduling loop (edge/loop.py, edge/commit.py
-and edge/gangs.py), step by step.
+Source: the scheduling loop (edge/loop.py, edge/commit.py, edge/evict.py), step by step.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import overload
@@ -34,6 +34,10 @@ from scheduler.whatif.writes import perform
 
 ROUNDS_MAX = 50
 """How often a Pod is tried: one that is preempted again and again must not go on for ever."""
+WRITES_MAX = 64
+"""Decisions that are counted and not written yet. A scheduler decides faster than the API server answers: what is ready
+is tried before the first of them is written. The number is that of the loop.
+"""
 _STEP_BUDGET = 2000
 
 
@@ -58,6 +62,15 @@ class _Parked:
     waiting: WaitingPod
 
 
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """A decision that is counted and not written yet."""
+
+    queued: QueuedPod
+    placed: Placed
+    why: str
+
+
 @dataclass(slots=True)
 class Simulation:
     """``run`` until nothing changes any more (``until_stable``), else one attempt for each Pod that waits.
@@ -80,15 +93,18 @@ class Simulation:
     _tries: dict[str, int] = field(default_factory=dict)
     _preemptions: list[PreemptPods] = field(default_factory=list)
     _parked: dict[str, _Parked] = field(default_factory=dict)
+    _writes: deque[_Commit | PreemptPods] = field(default_factory=deque)
     gang_profiles: dict[str, Profile] = field(default_factory=dict)
 
     def run(self) -> Generator[int, None, None]:
         """Yields the number of attempts after each; ends when there is nothing more to do."""
         queue, store = self.world.queue, self.world.store
         errors_seen = -1
+        # Tried once only, a Pod must not fail because of what is a matter of milliseconds.
+        ahead = WRITES_MAX if self.until_stable else 1
         while True:
             queue.flush(store.now)
-            queued = queue.pop(store.now)
+            queued = queue.pop(store.now) if len(self._writes) < ahead else None
             if queued is not None:
                 if self.spent(queued):
                     queue.done(queued.uid)
@@ -97,6 +113,10 @@ class Simulation:
                 self._preempt()
                 self._settle_parked()
                 yield self.attempts
+                continue
+            if self._writes:
+                self._write()
+                self._settle_parked()
                 continue
             if self._parked and self._expire_parked():
                 continue
@@ -211,11 +231,26 @@ class Simulation:
             self._parked[placed.pod.uid] = _Parked(queued, placed, permitted)
             self.fates[placed.pod.uid] = Fate("WaitOnPermit", f"node {placed.node} is kept for it", why=why)
         else:
-            self._commit(queued, placed, why)
+            self._writes.append(_Commit(queued, placed, why))
 
-    def _commit(self, queued: QueuedPod, placed: Placed, why: str) -> None:
+    def _write(self) -> None:
+        """Carry out what was decided first."""
+        first = self._writes.popleft()
+        if isinstance(first, PreemptPods):
+            self._evict(first)
+        else:
+            self._commit(first)
+
+    def _commit(self, commit: _Commit) -> None:
         state, store = self.world.state, self.world.store
+        queued, placed, why = commit.queued, commit.placed, commit.why
         promised = state.devices.promised(placed.pod)
+        newest = state.pods.get(placed.pod.uid)
+        if newest is None or newest.metadata.deletionTimestamp is not None:
+            self._give_back(placed)
+            self.world.move([*state.forget(placed.pod), *state.devices.released(promised)])
+            self.world.queue.done(queued.uid)
+            return
         try:
             for plugin in placed.profile.pre_bind:
                 for instruction in call(plugin, "PreBind", plugin.pre_bind, placed.cycle, placed.node) or ():
@@ -312,7 +347,8 @@ class Simulation:
                 del self._parked[parked.placed.pod.uid]
                 self.waiting_pods.remove(parked.placed.pod.uid)
                 if verdict.code is Code.SUCCESS:
-                    self._commit(parked.queued, parked.placed, self.fates[parked.placed.pod.uid].why)
+                    why = self.fates[parked.placed.pod.uid].why
+                    self._writes.append(_Commit(parked.queued, parked.placed, why))
                     continue
                 report = bind_failure(f"waiting on permit for pod: {verdict.message}")
                 if verdict.code.rejected:
@@ -327,28 +363,45 @@ class Simulation:
         return self._settle_parked()
 
     def _preempt(self) -> None:
-        """Make the victims of the last attempt go, at once. Without ``until_stable`` they stay, and are only told."""
+        """Begin the preemptions of the last attempt. Without ``until_stable`` the victims stay, and are only told."""
         preemptions, self._preemptions = self._preemptions, []
         for preemption in preemptions if self.until_stable else ():
             for pod in preemption.displaced:
                 if self.world.state.nominator.node_of(pod.uid):
                     self.world.state.nominate(pod, "")
                     self.world.queue.release_nomination(pod, self.world.store.now)
-            victims = [self.world.store.get(POD.name, victim.key) for victim in preemption.victims]
-            for victim in victims:
-                if victim is None:
-                    continue
-                preemption.progress.last = victim
-                self._evict_for(victim, preemption.preemptor)
-            if preemption.progress.last is None:
-                preemption.progress.ended = True
-                self.world.queue.activate([preemption.preemptor.uid], self.world.store.now)
+            self._writes.append(preemption)
 
-    def _evict_for(self, victim: Pod, preemptor: Pod) -> None:
+    def _evict(self, preemption: PreemptPods) -> None:
+        """Make the victims go, one after the other. Whoever has no node yet but in our memory gives it back."""
+        in_memory = False
+        for victim in preemption.victims:
+            now: Pod | None = self.world.store.get(POD.name, victim.key)
+            if now is None or now.uid != victim.uid:
+                continue
+            preemption.progress.last = now
+            if self._withdraw(now):
+                in_memory = True
+            else:
+                self._evict_for(now, preemption.preemptor)
+        if preemption.progress.last is None or in_memory:
+            preemption.progress.ended = True
+            self.world.queue.activate([preemption.preemptor.uid], self.world.store.now)
+
+    def _withdraw(self, victim: Pod) -> bool:
+        """As the loop does it: a Pod that waits at Permit or is not written yet gives its place back and waits."""
         waiting = self.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt("preempted"):
             self._settle_parked()
-            return
+            return True
+        for write in self._writes:
+            if isinstance(write, _Commit) and write.placed.pod.uid == victim.uid:
+                self._writes.remove(write)
+                self._unreserve(write.queued, write.placed, bind_failure("preempted by DefaultPreemption"))
+                return True
+        return False
+
+    def _evict_for(self, victim: Pod, preemptor: Pod) -> None:
         self.preempted[victim.key] = preemptor.key
         again = evict(self.world.store, victim)
         if again is not None:

@@ -25,8 +25,8 @@ def two_claims(name: str) -> Object:
 
 def before_write(w: World, number: int, device: str) -> None:
     """Somebody else gives ``device`` away before our write of this number (2: after both)."""
-    committer = w.service.committer
-    allocate, wait, seen = committer.claims.allocate, committer.revisions.wait_revision, [0]
+    claims, revisions = w.service.committer.performer.claims, w.service.committer.verification.revisions
+    allocate, wait, seen = claims.allocate, revisions.wait_revision, [0]
 
     async def counted(*arguments: Any) -> Any:
         if seen[0] == number:
@@ -40,7 +40,7 @@ def before_write(w: World, number: int, device: str) -> None:
             await foreign_claim(w, "foreign", "n1", device)
         return await wait(*arguments)
 
-    committer.claims.allocate, committer.revisions.wait_revision = counted, waited  # type: ignore[method-assign]
+    claims.allocate, revisions.wait_revision = counted, waited  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -72,8 +72,8 @@ async def test_after_both_writes_we_were_first() -> None:
 async def test_both_claims_go_back_when_the_order_is_unknown() -> None:
     """The watch starts anew between our writes and the look at them: who was first cannot be told, so we give way."""
     async with world(OBJECTS, CONFIG) as w:
-        committer = w.service.committer
-        allocate, wait, done = committer.claims.allocate, committer.revisions.wait_revision, list[str]()
+        claims, revisions = w.service.committer.performer.claims, w.service.committer.verification.revisions
+        allocate, wait, done = claims.allocate, revisions.wait_revision, list[str]()
         # The watch is gone before we write; the LIST that follows waits until everything is stored, without order.
         lister = w.service.reflectors[RESOURCE_CLAIM.name]._lister
         list_raw, stored, asked = lister.list_raw, asyncio.Event(), asyncio.Event()
@@ -98,8 +98,8 @@ async def test_both_claims_go_back_when_the_order_is_unknown() -> None:
                 stored.set()
             return await wait(*arguments)
 
-        committer.claims.allocate = allocated_in_the_gap  # type: ignore[method-assign]
-        committer.revisions.wait_revision = waited  # type: ignore[method-assign]
+        claims.allocate = allocated_in_the_gap  # type: ignore[method-assign]
+        revisions.wait_revision = waited  # type: ignore[method-assign]
         await create(w, two_claims("p"))
 
         async def lost() -> bool:

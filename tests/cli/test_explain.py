@@ -216,3 +216,13 @@ def test_colours_on_a_terminal_only(
     monkeypatch.setenv("NO_COLOR", "1")
     main([*command, "-f", dump])
     assert capsys.readouterr().out == without
+
+
+def test_extenders_that_were_not_asked_are_named(dump: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They might refuse what fits here."""
+    config = tmp_path / "config.yaml"
+    extender = {"urlPrefix": "http://127.0.0.1:1/x", "filterVerb": "filter"}
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(yaml.safe_dump({**head, "extenders": [extender]}))
+    main(["explain", "pod/q", "-f", dump, "--config", str(config)])
+    assert "note: extenders of the configuration were not asked: http://127.0.0.1:1/x" in capsys.readouterr().out

@@ -145,6 +145,7 @@ async def test_too_many_and_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.asking._server is not None
     await world.asking._server
     assert log[-1] == "a closed"
+    monkeypatch.setattr(asking, "TIMEOUT_S", 30.0)
     assert await world.asking.ask("other", lambda: answering("b")) == "b"
 
 
@@ -265,6 +266,7 @@ async def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
     await world.asking._server
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
+    monkeypatch.setattr(asking, "TIMEOUT_S", 30.0)
     assert await world.asking.ask("next", lambda: answering(1)) == 1
 
 

@@ -73,6 +73,10 @@ def test_explanation_and_decision_agree(items: list[Object]) -> None:
         item["metadata"]["name"] for item in items if item["kind"] == "Node"
     )
     for group in found.nodes:
+        for verdict in group.verdicts:
+            # Each thing that refuses is told once for every node of the group, by listed texts or by number.
+            told = sum(cause.nodes for cause in verdict.because) + verdict.more
+            assert told == len(group.nodes) * len({cause.about for cause in verdict.because})
         for claim in group.claims:
             for report in claim.requests:
                 assert report.devices == group.devices

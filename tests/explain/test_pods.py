@@ -241,3 +241,72 @@ def test_giving_up_half_way_leaves_the_state_as_it_was() -> None:
             steps.close()
             assert digest(snap) == before
     snap.state.verify()
+
+
+def test_a_plugin_that_breaks_while_it_explains_costs_its_numbers_only() -> None:
+    """Foreign code: the verdict is told, and that it cannot say more."""
+    snap = snapshot([node("n1", cpu="1"), pod("p", cpu="2")])
+    waiting = snap.pod("default", "p")
+    profile, _ = snap.profile_for(waiting)
+
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    profile.plugins["NodeResourcesFit"].because = breaks
+    found = explain_pod(profile, waiting, snap.state, snap.now)
+    (verdict,) = found.nodes[0].verdicts
+    assert verdict.reasons == ["Insufficient cpu"]
+    assert [cause.text for cause in verdict.because] == ["it cannot say more: ZeroDivisionError: oh"]
+
+
+def test_the_runner_up_and_the_points_are_told() -> None:
+    """Why this node: by how many points, and which plugins gave them; raw scores beside the scaled ones."""
+    found, text = explained([node("n1", cpu="8"), node("n2", cpu="4"), pod("p", cpu="1")])
+    choice = found.choice
+    assert choice is not None
+    assert (choice.node, choice.runner_up, choice.feasible) == ("n1", "n2", 2)
+    assert choice.ahead_by == choice.total - choice.runner_up_total == sum(choice.by_plugin.values()) > 0
+    assert f"{choice.ahead_by} more than n2, the next best of 2 nodes that fit: NodeResourcesFit +" in text
+    by_node = {row.node: row for row in found.scores}
+    for row in by_node.values():
+        assert row.total == sum(score * found.weights[plugin] for plugin, score in row.scores.items())
+        assert row.raw.keys() == row.scores.keys()
+
+
+def test_a_tie_is_called_a_tie() -> None:
+    """Nothing is made up where points are equal."""
+    found, text = explained([node("n1"), node("n2"), node("n3"), pod("p")])
+    assert found.choice is not None
+    assert (found.choice.ahead_by, found.choice.ties, found.choice.by_plugin) == (0, 2, {})
+    assert "as many as" in text
+    assert "the tie is broken by the order of nodes" in text
+
+
+def test_devices_that_were_passed_over_are_told_with_their_reason() -> None:
+    """The first that suit in pool order; those before them by reason, those after them by number."""
+    taint = {"key": "broken", "value": "yes", "effect": "NoSchedule"}
+    devices = [device("a"), device("b", taints=[taint]), device("c", model="H100"), device("d"), device("e")]
+    model = f'device.attributes["{DRIVER}"].model == "A100"'
+    items = [node("n1"), gpu_class(), slice_of("n1", devices), held("h", "n1", "a"), want(request("r", 1, model)),
+             pod("p", claim="want")]  # fmt: skip
+    found, text = explained(items)
+    (choice,) = found.devices
+    assert (choice.devices, choice.later, choice.now) == (["n1/d"], 1, [])
+    assert {(part.reason, *part.devices) for part in choice.passed} == {
+        ("in use by claim", "n1/a"),
+        ("tainted", "n1/b"),
+        ("selector false", "n1/c"),
+    }
+    assert "passed over: 1 tainted broken=yes:NoSchedule  [n1/b]" in text
+    assert "not needed: 1 device of the node that came later" in text
+
+
+def test_a_bound_pod_that_would_get_other_devices_now_is_told_so() -> None:
+    """What it has stays what it has; a device that came free since then is named."""
+    mine = held("want", "n1", "b", pod="p")
+    items = [node("n1"), gpu_class(), slice_of("n1", [device("a"), device("b")]), mine,
+             pod("p", claim="want", nodeName="n1")]  # fmt: skip
+    found, text = explained(items)
+    (choice,) = found.devices
+    assert (choice.devices, choice.now) == (["n1/b"], ["n1/a"])
+    assert "decided now it would be n1/a" in text
