@@ -63,8 +63,8 @@ MUTANTS = (
     ),
     Mutant(
         "a Pod that is held back keeps its devices",
-        "scheduler/edge/loop.py",
-        "self.leftovers.let_go(queued.pod)",
+        "scheduler/edge/intake.py",
+        "self._let_go(queued.pod)",
         "pass",
         (RESERVATION,),
     ),

@@ -23,6 +23,7 @@ from scheduler.api.workloads import WORKLOADS
 from scheduler.app.auditing import Auditing
 from scheduler.app.measuring import Measuring
 from scheduler.app.profiles import build_profiles, queue_hooks
+from scheduler.audit.trail import Trail
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
 from scheduler.edge.audit_hooks import AuditedClaims, AuditedReports
@@ -30,7 +31,6 @@ from scheduler.edge.binder import Binder
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
 from scheduler.edge.commit import Committer
-from scheduler.edge.commit_ports import ClaimWrites
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.evict import Evictor
 from scheduler.edge.extenders import ExtenderClient
@@ -46,6 +46,7 @@ from scheduler.edge.volumes import VolumeWriter
 from scheduler.explain.summary import Summaries
 from scheduler.framework.instructions import PreemptPods
 from scheduler.framework.permit import WaitingPods
+from scheduler.framework.profile import Profile
 from scheduler.framework.status import Status
 from scheduler.queue.hooks import QueueObserver
 from scheduler.queue.pod import Place, QueuedPod
@@ -115,55 +116,27 @@ class Service:
         self.state = ClusterState(features) if auditing is None else auditing.state(features)
         self.state.served = namespaces
         waiting_pods = WaitingPods()
-        self.profiles = build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
         self._measuring = measuring
-        if measuring is not None:
-            self.profiles = {
-                name: replace(profile, timings=measuring.timings(profile)) for name, profile in self.profiles.items()
-            }
-        observer = _Observer(meter.incoming, measuring)
-        hooks = queue_hooks(self.profiles)
-        self.queue = SchedulingQueue(
-            hooks,
-            next(iter(self.profiles.values())).queue_sort.sort_key,
-            config.pod_initial_backoff_s,
-            config.pod_max_backoff_s,
-            max_unschedulable_s,
-            observer,
+        self.profiles = self._measured(
+            build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
         )
+        observer, hooks = _Observer(meter.incoming, measuring), queue_hooks(self.profiles)
+        sort_key = next(iter(self.profiles.values())).queue_sort.sort_key
+        backoff_s = config.pod_initial_backoff_s, config.pod_max_backoff_s
+        self.queue = SchedulingQueue(hooks, sort_key, *backoff_s, max_unschedulable_s, observer)
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
         self._synced = False
         self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds, features)}
         self._summaries = Summaries()
-        reports = AttemptReports(self.recorder, self.status, meter, log, instance, self._summarize)
-        writer = ClaimWriter(client, kind=kinds.claim)
-        claims: ClaimWrites = writer
-        self._audited: AuditedReports | None = None
         trail = None
         if auditing is not None:
             trail = auditing.trail(self.state, self.profiles, clock, lambda: self.synced and may_decide())
-        if trail is not None:
-            told = self.recorder, self.status, meter, log, instance, self._summarize
-            reports = self._audited = AuditedReports(*told, trail=trail)
-            claims = AuditedClaims(writer, trail)
-        binder = Binder(client)
-        self.committer = Committer(
-            self.state,
-            claims,
-            PodClaims(client, writer, kind=kinds.claim, on_created=meter.claim_created),
-            VolumeWriter(client),
-            binder,
-            self.reflectors[RESOURCE_CLAIM.name],
-            self._own_events,
-        )
-        self.committer.on_wait = reports.waiting
-        self.committer.verification.on_verified = meter.verified
-        self.committer.performer.on_claim_write = meter.claim_written
+        self._audited: AuditedReports | None = None
+        reports = self._reports(instance, trail)
         self.extenders: ExtenderClient | None = None
-        if config.extenders:
-            self.extenders = ExtenderClient(config.extenders, client, binder, beat, self._trouble)
-            self.committer.performer.extenders = self.extenders
+        self.committer = self._committer(kinds, trail, beat)
+        self.committer.on_wait = reports.waiting
         self.loop = SchedulingLoop(
             self.state,
             self.queue,
@@ -185,15 +158,50 @@ class Service:
         observer.on_gated = self.loop.note_gated
         if auditing is not None:
             auditing.listen(self.loop, reports)
-        self.reconciler = Reconciler(
+        self.reconciler = self._reconciler(reconcile_s)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _reconciler(self, interval_s: float) -> Reconciler:
+        return Reconciler(
             list(self.reflectors.values()),
             self.loop.check,
-            meter.repaired,
+            self.meter.repaired,
             self._trouble,
             catch_up=self.loop.catch_up,
-            interval_s=reconcile_s,
+            interval_s=interval_s,
         )
-        self._tasks: list[asyncio.Task[None]] = []
+
+    def _measured(self, profiles: Mapping[str, Profile]) -> Mapping[str, Profile]:
+        measuring = self._measuring
+        if measuring is None:
+            return profiles
+        return {name: replace(profile, timings=measuring.timings(profile)) for name, profile in profiles.items()}
+
+    def _reports(self, instance: Callable[[str], str], trail: Trail | None) -> AttemptReports:
+        told = self.recorder, self.status, self.meter, self.log, instance, self._summarize
+        if trail is None:
+            return AttemptReports(*told)
+        self._audited = AuditedReports(*told, trail=trail)
+        return self._audited
+
+    def _committer(self, kinds: ResourceKinds, trail: Trail | None, beat: Callable[[], None]) -> Committer:
+        client, meter = self.client, self.meter
+        writer, binder = ClaimWriter(client, kind=kinds.claim), Binder(client)
+        committer = Committer(
+            self.state,
+            writer if trail is None else AuditedClaims(writer, trail),
+            PodClaims(client, writer, kind=kinds.claim, on_created=meter.claim_created),
+            VolumeWriter(client),
+            binder,
+            self.reflectors[RESOURCE_CLAIM.name],
+            self._own_events,
+        )
+        committer.verification.on_verified = meter.verified
+        committer.performer.on_claim_write = meter.claim_written
+        if self.config.extenders:
+            self.extenders = ExtenderClient(self.config.extenders, client, binder, beat, self._trouble)
+            committer.performer.extenders = self.extenders
+        return committer
 
     def _wire_preemption(self, client: ApiClient, reports: AttemptReports, clock: Callable[[], float]) -> None:
         def displace(pod: Pod) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.edge import loop
+from scheduler.edge import intake
 from tests.app.objects import Object, gpu_class, gpu_slice, node, pod, template
 from tests.app.race import CONFIG, allocated, create, until_bound
 from tests.app.world import world
@@ -19,7 +19,7 @@ def held(name: str, uid: str) -> Object:
 
 async def test_devices_of_a_pod_that_is_held_back_serve_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """One claim of the Pod has devices, the other does not exist: the next Pod gets in, and the Pod is told why not."""
-    monkeypatch.setattr(loop, "GATE_REPORT_S", 0.1)
+    monkeypatch.setattr(intake, "GATE_REPORT_S", 0.1)
     stuck = pod("stuck", claim="held")
     stuck["metadata"]["uid"] = "stuck-uid"
     stuck["spec"]["resourceClaims"].append({"name": "more", "resourceClaimName": "missing"})
