@@ -326,7 +326,7 @@ class Replica:
             return "" if service.synced or standing_by else "not every kind has been listed yet"
 
         def shutdown() -> str:
-            return "process is shutting down" if self._stopping else ""
+            return "process is shutting down" if self._stopping or self._lost else ""
 
         alive: Mapping[str, Check] = {"ping": ping, "beat": beat, "leaderElection": election}
         return {

@@ -44,9 +44,9 @@ def _placements(state: ClusterState) -> Iterator[Operation]:
 
 
 def _nominations(state: ClusterState) -> Iterator[Operation]:
-    """As they are in memory, which need not be what the Pods' status says."""
+    """As they are in memory, which need not be what the Pods' status says: that is taken back first, for all."""
     for uid, pod in state.pods.items():
-        if uid not in state.placements and pod.status.nominatedNodeName and not state.nominator.node_of(uid):
+        if uid not in state.placements and pod.status.nominatedNodeName:
             yield "nominate", uid, ""
     for node in list(state.nominator.nodes()):
         for info in list(state.nominator.on(node)):

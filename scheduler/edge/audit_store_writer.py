@@ -15,7 +15,7 @@ from typing import Protocol
 from scheduler.audit.records import Record
 from scheduler.edge.audit_store import AuditStore, AuditStoreError
 
-WAITING_MAX = 20_000
+WAITING_MAX = 50_000
 """Records held in memory at most."""
 BATCH_MAX = 1000
 FLUSH_S = 1.0

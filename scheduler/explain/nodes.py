@@ -14,9 +14,9 @@ from scheduler.explain.attempts import STEP
 from scheduler.explain.facts import Cause, Explanation, NodeGroup, Verdict
 from scheduler.explain.holders import who_uses
 from scheduler.explain.trees import (
+    NodeFold,
     add_counter_holders,
     claim_reports,
-    fold_nodes,
     holders_in,
     limits,
     notes,
@@ -69,11 +69,14 @@ def note_nodes(
         if plugin.name not in cycle.skip_filter and len(asked):
             yield from _note_verdicts(verdicts, replace(profile, filter=(plugin,)), cycle, asked)
             yield
-    groups = []
-    for row in order.tolist():
+    fold = NodeFold()
+    for number, row in enumerate(order.tolist(), 1):
         name = state.nodes.name_of(row)
-        groups.append((yield from _node_group(name, verdicts.get(name, []), profile, cycle)))
-    found.nodes = fold_nodes(groups)
+        fold.add((yield from _node_group(name, verdicts.pop(name, []), profile, cycle)))
+        if number % NODES_PER_STEP == 0:
+            yield
+    found.nodes = fold.groups()
+    yield
     found.summary = list(together(found.nodes, state.devices.claims_of(pod)))
     found.users = who_uses(state, holders_in(found.nodes))
 

@@ -193,26 +193,48 @@ def find_request(claim: ResourceClaim, name: str) -> ExactDeviceRequest | Device
     return next((sub for sub in request.firstAvailable if sub.name == second), None) if second else request.exactly
 
 
-def fold_nodes(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+class NodeFold:
     """Nodes of which the same can be said become one group; each comes as a group of one node, in node order.
 
     Device names and holders are those of the first node, numbers of devices are those of each node; holders of the
-    others are added, and causes with other numbers. Order: largest group first, nodes that fit before all others.
+    others are added, and causes with other numbers. Cost of one more node: what is said of it.
     """
-    folded: dict[Hashable, NodeGroup] = {}
-    for group in groups:
+
+    def __init__(self) -> None:
+        self._folded: dict[Hashable, NodeGroup] = {}
+        self._texts: dict[tuple[int, int, str, str], Cause] = {}
+
+    def add(self, group: NodeGroup) -> None:
+        """One more node; ``group`` is the fold's from now on."""
         key = _likeness(group)
-        same = folded.get(key)
+        same = self._folded.get(key)
         if same is None:
-            folded[key] = replace(group, nodes=list(group.nodes))
-        else:
-            same.nodes.extend(group.nodes)
-            _merge_holders(same, group)
-            _merge_causes(same, group)
-    for group in folded.values():
-        for verdict in group.verdicts:
-            _order_causes(verdict)
-    return sorted(folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
+            self._folded[key] = same = replace(group, nodes=list(group.nodes))
+            for place, verdict in enumerate(same.verdicts):
+                self._texts |= {(id(same), place, cause.about, cause.text): cause for cause in verdict.because}
+            return
+        same.nodes.extend(group.nodes)
+        _merge_holders(same, group)
+        self._merge_causes(same, group)
+
+    def _merge_causes(self, kept: NodeGroup, more: NodeGroup) -> None:
+        """Equal texts are counted, others kept side by side."""
+        for place, (verdict, other) in enumerate(zip(kept.verdicts, more.verdicts, strict=True)):
+            for cause in other.because:
+                key = id(kept), place, cause.about, cause.text
+                known = self._texts.get(key)
+                if known is None:
+                    self._texts[key] = cause
+                    verdict.because.append(cause)
+                else:
+                    known.nodes += 1
+
+    def groups(self) -> list[NodeGroup]:
+        """To be asked once. Largest group first, nodes that fit before all others."""
+        for group in self._folded.values():
+            for verdict in group.verdicts:
+                _order_causes(verdict)
+        return sorted(self._folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
 
 
 def together(groups: Iterable[NodeGroup], claims: Iterable[ResourceClaim]) -> Iterator[str]:
@@ -288,18 +310,6 @@ def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
                     if holder == THIS_POD:
                         continue  # it would take them on one node, not on all of them
                     part.holders[holder] = part.holders.get(holder, 0) + count
-
-
-def _merge_causes(kept: NodeGroup, more: NodeGroup) -> None:
-    """Equal texts are counted, others kept side by side. Cost: the texts seen so far, per cause."""
-    for verdict, other in zip(kept.verdicts, more.verdicts, strict=True):
-        known = {(cause.about, cause.text): cause for cause in verdict.because}
-        for cause in other.because:
-            same = known.get((cause.about, cause.text))
-            if same is None:
-                verdict.because.append(replace(cause))
-            else:
-                same.nodes += 1
 
 
 def _order_causes(verdict: Verdict) -> None:

@@ -226,6 +226,20 @@ TestJournalled = Journalled.TestCase
 TestJournalled.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
+def test_the_order_of_nominations_comes_along() -> None:
+    """Two Pods on one node, one on another, nominated the other way round than the watch showed them."""
+    state = ClusterState(Features())
+    for number, (name, on) in enumerate((("a", "n1"), ("b", "n1"), ("c", "n2"))):
+        body = pod(name)
+        body["metadata"] |= {"uid": name, "resourceVersion": str(number + 1)}
+        body["status"] = {"nominatedNodeName": on}
+        state.apply(Change(POD, None, convert(POD, body), number + 1))
+    for name, on in (("a", "n2"), ("b", ""), ("c", "n1"), ("a", "n1"), ("b", "n2")):
+        state.nominate(state.pods[name], on)
+    lines = [encode(0, operation) for operation in snapshot(state)]
+    assert facts(performed(lines, len(lines))) == facts(state)
+
+
 def test_a_journal_that_refuses_ends_the_part_and_harms_nobody() -> None:
     """Changes go on; the next decision begins a new part, which is complete again."""
     journal = Lines()
