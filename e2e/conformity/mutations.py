@@ -22,8 +22,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "admin access holds nothing",
         _DRA + "ledger.py",
-        "for result in allocation.devices.results if not result.adminAccess)",
-        "for result in allocation.devices.results)",
+        "for result in allocation.devices.results if not result.adminAccess]",
+        "for result in allocation.devices.results]",
     ),
     Mutation(
         "a share without the gate counts as dedicated",

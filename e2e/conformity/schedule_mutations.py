@@ -130,7 +130,7 @@ SCHEDULE_MUTATIONS: tuple[Mutation, ...] = (
     # Topology.
     Mutation(
         "too few domains make the minimum zero",
-        _SPREAD + "filtering.py",
+        _SPREAD + "kept.py",
         "int(here.min()) if len(here) >= max(self.constraint.min_domains, 1) else 0",
         "int(here.min()) if len(here) else 0",
     ),
