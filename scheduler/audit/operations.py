@@ -15,7 +15,7 @@ import msgspec
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
-from scheduler.api.kinds import NAMESPACE, NODE, WATCHED, Kind
+from scheduler.api.kinds import NAMESPACE, NODE, POD, WATCHED, Kind
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
@@ -37,6 +37,8 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ENCODER = msgspec.json.Encoder()
 _LINE = msgspec.json.Decoder(list[msgspec.Raw])
 _PLAIN: dict[str, tuple[type[Any], ...]] = {
+    "unplaced": (Pod,),
+    "place": (str,),
     "flight": (str, str, AllocationResult, int),
     "land": (str, bool),
     "learn-claim": (ResourceClaim,),
@@ -87,8 +89,11 @@ class Operations:
         self.orders = False
         """True once the snapshot is over: the node list is built after every change of a node, as while recording."""
         self._shown: dict[tuple[str, str], Any] = {}
+        self._unplaced: dict[str, tuple[Pod, Pod]] = {}
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
         state_methods: dict[str, Callable[..., Any]] = {
+            "unplaced": self._show_unplaced,
+            "place": self._place,
             "assume": state.assume,
             "forget": state.forget,
             "revise": state.revise,
@@ -169,6 +174,19 @@ class Operations:
             self._methods[name](self.pod(arguments[0]), *arguments[1:])
         elif name not in ATTEMPT_OPERATIONS:
             self._methods[name](*arguments)
+
+    def _show_unplaced(self, pod: Pod) -> None:
+        """Of a snapshot: a Pod that has a node, as if it still waited; ``place`` follows."""
+        waiting = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, nodeName=""))
+        self._unplaced[pod.uid] = waiting, pod
+        note_shown(self._shown, POD.name, None, pod)
+        self.state.apply(Change(POD, None, waiting))
+
+    def _place(self, uid: str) -> None:
+        if uid not in self._unplaced:
+            raise UserError("journal", "", f"pod with uid {uid} is not known at this position")
+        waiting, pod = self._unplaced.pop(uid)
+        self.state.apply(Change(POD, waiting, pod))
 
     def _apply(self, kind: Kind, old: Any, new: Any, revision: int, by_list: bool) -> None:
         if isinstance(old, str):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduler.api.kinds import POD
-from scheduler.audit.operations import Operation
+from scheduler.audit.operations import Operation, pod_reference
 from scheduler.state.cluster import ClusterState
 from scheduler.state.fork import objects
 
@@ -26,21 +26,23 @@ def snapshot(state: ClusterState) -> list[Operation]:
 
 def shown_by(operations: list[Operation]) -> dict[tuple[str, str], Any]:
     """Kind and key → object, as the changes among ``operations`` leave them."""
-    return {(op[1], op[3].metadata.key): op[3] for op in operations if op[0] == "apply" and op[3] is not None}
+    shown = {(op[1], op[3].metadata.key): op[3] for op in operations if op[0] == "apply"}
+    return shown | {(POD.name, op[1].key): op[1] for op in operations if op[0] == "unplaced"}
 
 
-def _shown(kind: str, item: Any, old: Any = None) -> Operation:
-    return ("apply", kind, old, item, 0, False)
+def _shown(kind: str, item: Any) -> Operation:
+    if kind == POD.name and item.spec.nodeName:
+        return "unplaced", item
+    return ("apply", kind, None, item, 0, False)
 
 
 def _placements(state: ClusterState) -> Iterator[Operation]:
-    """Pods count on their nodes in the order in which they were last placed: each is placed once more, in it."""
-    for placement in list(state.placements.values()):
-        pod = placement.info.pod
+    """Pods count on their nodes in the order in which they were placed, which is not that in which they were seen."""
+    for uid, placement in state.placements.items():
         if placement.assumed:
-            yield "assume", pod, placement.node
+            yield "assume", pod_reference(state, placement.info.pod), placement.node
         else:
-            yield _shown(POD.name, pod, pod.key)
+            yield "place", uid
 
 
 def _nominations(state: ClusterState) -> Iterator[Operation]:

@@ -103,13 +103,17 @@ class NodeGroup:
 
 @dataclass(slots=True)
 class HeldClaim:
-    """A claim that has its devices. ``usable_on``: the nodes its allocation allows, "any" without a selector."""
+    """A claim that has its devices. ``usable_on``: the nodes its allocation allows, "any" without a selector.
+
+    ``awaits``: what the driver has to report before a Pod is bound with them, or that it failed; "" for nothing.
+    """
 
     claim: str
     devices: list[str]
     usable_on: str
     since: str = ""
     users: list[str] = field(default_factory=list)
+    awaits: str = ""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from scheduler.api.podgroups import PodGroup
 from scheduler.api.resource import ResourceClaim, ResourceClaimStatus
 from scheduler.cycle.decision import Placed
 from scheduler.cycle.gang import Member
+from scheduler.dra.claims import binding_state, has_binding_conditions
 from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps, ended
 from scheduler.explain.choice import choose_devices, note_scores
@@ -48,6 +49,9 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
         return Explanation(pod.key, "ended", pod.spec.schedulerName, f"the Pod has ended: {pod.status.phase}")
     if pod.spec.nodeName:
         return (yield from _scheduled(profile, pod, state, now))
+    if pod.metadata.deletionTimestamp is not None:
+        text = "the Pod is being deleted: it is not scheduled any more"
+        return Explanation(pod.key, "ended", pod.spec.schedulerName, text)
     held_back = held_back_by(profile, pod)
     if held_back is not None:
         found = Explanation(pod.key, "held back", pod.spec.schedulerName, held_back.message, held_back.plugin)
@@ -133,8 +137,25 @@ def _held(claim: ResourceClaim) -> HeldClaim:
     assert allocation is not None
     devices = [f"{r.request}: {r.driver}/{r.pool}/{r.device}" for r in allocation.devices.results]
     return HeldClaim(
-        claim.key, devices, usable_on(claim), allocation.allocationTimestamp or "", [c.name for c in claim.consumers]
+        claim.key,
+        devices,
+        usable_on(claim),
+        allocation.allocationTimestamp or "",
+        [consumer.name for consumer in claim.consumers],
+        _awaits(claim),
     )
+
+
+def _awaits(claim: ResourceClaim) -> str:
+    """What the claim's driver has not reported yet, or that it failed; "" when there is nothing to wait for."""
+    allocation = claim.status.allocation
+    if allocation is None or not has_binding_conditions(claim):
+        return ""
+    ready, failure = binding_state(claim)
+    if ready or failure:
+        return failure
+    names = sorted({name for result in allocation.devices.results for name in result.bindingConditions})
+    return f"its driver has not reported all of the conditions {', '.join(names)}: the Pod is not bound before that"
 
 
 def usable_on(claim: ResourceClaim) -> str:

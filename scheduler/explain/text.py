@@ -26,7 +26,7 @@ _PHASES = {
     "held back": "is held back before the queue",
     "fits": "fits: nothing keeps it from being placed now",
     "scheduled": "is scheduled",
-    "ended": "has ended",
+    "ended": "needs no node any more",
 }
 
 
@@ -83,6 +83,8 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
 def _held_lines(claim: HeldClaim, paint: Paint) -> Iterator[str]:
     since = f", since {claim.since}" if claim.since else ""
     yield f"  claim {claim.claim} has its devices ({claim.usable_on}{since})"
+    if claim.awaits:
+        yield paint("bad", f"    {claim.awaits}")
     yield from (paint("faint", f"    {device}") for device in claim.devices)
 
 

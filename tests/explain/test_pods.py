@@ -310,3 +310,27 @@ def test_a_bound_pod_that_would_get_other_devices_now_is_told_so() -> None:
     (choice,) = found.devices
     assert (choice.devices, choice.now) == (["n1/b"], ["n1/a"])
     assert "decided now it would be n1/a" in text
+
+
+def test_a_pod_that_is_being_deleted_waits_for_nothing() -> None:
+    """The scheduler does not look at it any more, however well it would fit."""
+    going = pod("p")
+    going["metadata"] |= {"deletionTimestamp": "2027-01-15T07:00:00Z", "finalizers": ["x"]}
+    found, text = explained([node("n1"), going])
+    assert (found.phase, found.node) == ("ended", "")
+    assert "it is not scheduled any more" in text
+
+
+def test_binding_conditions_that_are_awaited_are_told() -> None:
+    """The claim has its device, but the Pod is bound only when the driver has reported it ready; or it failed."""
+    claim = held("want", "n1", "a", pod="p", bindingConditions=["ready"], bindingFailureConditions=["failed"])
+    items = [node("n1"), gpu_class(), slice_of("n1", [device("a")]), claim, pod("p", claim="want")]
+    found, text = explained(items)
+    assert found.held[0].awaits.startswith("its driver has not reported all of the conditions ready")
+    assert found.held[0].awaits in text
+    status = {"driver": DRIVER, "pool": "n1", "device": "a"}
+    failed = {"type": "failed", "status": "True", "reason": "Broken", "message": "no cable"}
+    claim["status"]["devices"] = [{**status, "conditions": [failed]}]
+    assert "reason=Broken" in explained(items)[1]
+    claim["status"]["devices"] = [{**status, "conditions": [{"type": "ready", "status": "True"}]}]
+    assert explained(items)[0].held[0].awaits == ""
