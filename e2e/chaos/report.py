@@ -19,13 +19,14 @@ def report(outcomes: Collection[Outcome]) -> str:
     bad = [outcome.seed for outcome in outcomes if outcome.problems]
     settled = [outcome.settled_s for outcome in outcomes]
     told = f" ({_ranges(bad)})" if bad else ""
+    ours, theirs = stats["bound by dra-scheduler"], stats["bound by default-scheduler"]
     second, first = stats["pair: kube-scheduler then dra-scheduler"], stats["pair: dra-scheduler then kube-scheduler"]
     lines = [
-        f"{len(outcomes)} runs, seeds {_ranges(outcome.seed for outcome in outcomes)}: {len(bad)} with violations{told}. "
-        f"{sum(o.facts for o in outcomes):,} facts judged; {stats['bound by dra-scheduler']:,} Bindings by dra-scheduler, "
-        f"{stats['bound by default-scheduler']:,} by kube-scheduler; {second} times we were second on a device and gave "
-        f"it back unbound, {first} times kube-scheduler was second. After the faults it took "
-        f"{statistics.median(settled):.0f} s (median), {max(settled):.0f} s (longest) until nothing that fits waited.",
+        f"{len(outcomes)} runs, seeds {_ranges(o.seed for o in outcomes)}: {len(bad)} with violations{told}. "
+        f"{sum(o.facts for o in outcomes):,} facts judged; {ours:,} Bindings by dra-scheduler, {theirs:,} by "
+        f"kube-scheduler; {second} times we were second on a device and gave it back unbound, {first} times "
+        f"kube-scheduler was second. After the faults it took {statistics.median(settled):.0f} s (median), "
+        f"{max(settled):.0f} s (longest) until nothing that fits waited.",
         "",
         "| fault | times survived |",
         "| --- | --- |",
