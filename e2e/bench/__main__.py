@@ -5,21 +5,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import statistics
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from e2e.bench.measure import OURS, THEIRS, Result, measure
 from e2e.bench.plot import draw
-from e2e.bench.workloads import LARGE, WORKLOADS
+from e2e.bench.table import details, summary
+from e2e.bench.workloads import LARGE, WORKLOADS, Workload
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m e2e.bench", description=__doc__)
     parser.add_argument("workloads", nargs="*", help=f"of {', '.join(WORKLOADS)}; default: all but the large ones")
     parser.add_argument("--rounds", type=int, default=3, help="alternating rounds per workload (default 3)")
+    parser.add_argument("--large", action="store_true", help=f"the large ones: {', '.join(LARGE)}")
+    parser.add_argument("--devices", type=int, help="devices per node instead of the workload's own")
+    parser.add_argument("--unschedulable", type=int, help="Pods that fit nowhere instead of the workload's own")
+    parser.add_argument("--present", type=int, help="Pods that are bound already instead of the workload's own")
     parser.add_argument("--nodes", type=int, help="number of nodes instead of the workload's own")
     parser.add_argument("--pods", type=int, help="number of Pods instead of the workload's own")
     parser.add_argument("--only", choices=(OURS, THEIRS), help="run one of the two schedulers alone")
@@ -32,14 +35,20 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
+def _sized(workload: Workload, arguments: argparse.Namespace) -> Workload:
+    """With the sizes of the command line. A workload without devices gets none."""
+    sizes = {name: getattr(arguments, name) for name in ("nodes", "pods", "devices", "unschedulable", "present")}
+    given = {name: size for name, size in sizes.items() if size is not None and getattr(workload, name)}
+    return replace(workload, **given)
+
+
 def main() -> None:
     """Run, print, write."""
     arguments = _arguments()
-    names = arguments.workloads or [name for name in WORKLOADS if name not in LARGE]
+    names = arguments.workloads or [name for name in WORKLOADS if (name in LARGE) is arguments.large]
     results: list[Result] = []
     for name in names:
-        workload = WORKLOADS[name]
-        workload = replace(workload, nodes=arguments.nodes or workload.nodes, pods=arguments.pods or workload.pods)
+        workload = _sized(WORKLOADS[name], arguments)
         for _ in range(arguments.rounds):
             for scheduler in (THEIRS, OURS):
                 if arguments.only in (None, scheduler):
@@ -50,44 +59,21 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "results.json").write_text(json.dumps([r.record() for r in results], indent=1))
     draw(results, arguments.out)
-    print("\n" + table(results))
+    text = f"{summary(results)}\n\n{details(results)}\n"
+    (arguments.out / "table.md").write_text(text)
+    print("\n" + text)
 
 
 def _line(result: Result) -> str:
+    own = ", ".join(f"{verb} {count:g}" for verb, count in result.own_requests.items())
     requests = ", ".join(f"{name} {count:g}" for name, count in sorted(result.requests.items()))
     cpu = ", ".join(f"{name} {value:.2f}" for name, value in sorted(result.cpu_ms.items()))
     return (
         f"{result.workload:20} {result.scheduler:15} {result.pods_per_s:8.1f} pods/s  wall {result.wall_s:6.1f} s  "
         f"p50 {result.p50_ms:7.1f} p99 {result.p99_ms:7.1f} ms  {result.memory_mb:5.0f} MB  "
-        f"ready {result.ready_s:.1f} s\n    CPU ms/Pod: {cpu}\n    requests/Pod: {requests}"
+        f"ready {result.ready_s:.1f} s  pause p99 {result.pause_p99_ms:.1f} ms\n"
+        f"    CPU ms/Pod: {cpu}\n    requests/Pod: {requests}\n    its own: {own}"
     )
-
-
-def table(results: Sequence[Result]) -> str:
-    """Medians of both schedulers per workload, and the ratios ours / theirs."""
-    lines = [
-        "| workload | pods/s kube | pods/s ours | ratio | CPU ms/Pod kube | ours | ratio "
-        "| p99 ms kube | ours | MB kube | ours |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for name in dict.fromkeys(result.workload for result in results):
-        rows = {who: [r for r in results if r.workload == name and r.scheduler == who] for who in (THEIRS, OURS)}
-        if not all(rows.values()):
-            continue
-
-        def median(who: str, what: str, of: dict[str, list[Result]] = rows) -> float:
-            values = [r.cpu_ms["scheduler"] if what == "cpu" else getattr(r, what) for r in of[who]]
-            return statistics.median(values)
-
-        speed = [median(who, "pods_per_s") for who in (THEIRS, OURS)]
-        cpu = [median(who, "cpu") for who in (THEIRS, OURS)]
-        p99 = [median(who, "p99_ms") for who in (THEIRS, OURS)]
-        memory = [median(who, "memory_mb") for who in (THEIRS, OURS)]
-        lines.append(
-            f"| {name} | {speed[0]:.0f} | {speed[1]:.0f} | {speed[1] / speed[0]:.2f} | {cpu[0]:.2f} | {cpu[1]:.2f} "
-            f"| {cpu[1] / cpu[0]:.2f} | {p99[0]:.0f} | {p99[1]:.0f} | {memory[0]:.0f} | {memory[1]:.0f} |"
-        )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Result:
-    """What one run measured. Times in seconds, CPU in milliseconds per Pod, memory in MB."""
+    """What one run measured. Times in seconds, CPU in milliseconds per Pod, memory in MB.
+
+    ``requests``: verb and resource → requests per Pod that the API server saw, of everybody. ``own_requests``: verb →
+    requests per Pod that the scheduler itself sent. ``pause_p99_ms``: how late our loop was; 0 for kube-scheduler.
+    """
 
     workload: str
     scheduler: str
@@ -38,6 +42,8 @@ class Result:
     p99_ms: float = 0.0
     memory_mb: float = 0.0
     requests: dict[str, float] = field(default_factory=dict)
+    own_requests: dict[str, float] = field(default_factory=dict)
+    pause_p99_ms: float = 0.0
     ready_s: float = 0.0
     bound: int = 0
     series: list[float] = field(default_factory=list)
@@ -161,6 +167,16 @@ def peak_mb(pid: int) -> float:
     return 0.0
 
 
+def own_requests(metrics: str) -> dict[str, float]:
+    """verb → requests a scheduler has sent, from its own metrics; failed ones included."""
+    found: dict[str, float] = {}
+    for line in metrics.splitlines():
+        if line.startswith("rest_client_requests_total{"):
+            verb = line.partition('method="')[2].partition('"')[0]
+            found[verb] = found.get(verb, 0.0) + float(line.rpartition(" ")[2])
+    return found
+
+
 def _requests(api_metrics: str) -> dict[str, float]:
     """verb resource → count of all requests the API server has seen."""
     found: dict[str, float] = {}
@@ -175,11 +191,15 @@ def _requests(api_metrics: str) -> dict[str, float]:
     return found
 
 
-def _quantile(metrics: str, quantile: float) -> float:
-    """A quantile of the SLI histogram in milliseconds, linear inside a bucket, over all ``attempts`` labels."""
+SLI = "scheduler_pod_scheduling_sli_duration_seconds"
+PAUSES = "dra_scheduler_loop_pause_seconds"
+
+
+def quantile_ms(metrics: str, quantile: float, name: str = SLI) -> float:
+    """A quantile of a histogram in milliseconds, linear inside a bucket, over all labels; 0 without samples."""
     buckets: dict[float, float] = {}
     for line in metrics.splitlines():
-        if line.startswith("scheduler_pod_scheduling_sli_duration_seconds_bucket"):
+        if line.startswith(f"{name}_bucket"):
             border = line.partition('le="')[2].partition('"')[0]
             buckets[float(border.replace("+Inf", "inf"))] = buckets.get(
                 float(border.replace("+Inf", "inf")), 0.0
@@ -249,8 +269,7 @@ async def _run(
     count = max(len(times), 1)
     result.bound, result.wall_s = len(times), (times[-1] if times else ended) - started
     result.series = [round(moment - started, 3) for moment in times[:: max(1, count // 200)]]
-    low, high = times[int(count * 0.1)], times[min(int(count * 0.9), count - 1)]
-    result.pods_per_s = 0.8 * count / max(high - low, 1e-3)
+    result.pods_per_s = pods_per_s(times)
     result.cpu_ms = {name: (after[name] - before[name]) * 1000 / count for name in after}
     result.cpu_ms["scheduler"] = own * 1000 / count
     result.cpu_ms["scheduler after start"] = (own - own_at_start) * 1000 / count
@@ -259,8 +278,19 @@ async def _run(
         for name, value in seen.items()
         if value - seen_before.get(name, 0.0) > count * 0.05
     }
-    result.p50_ms, result.p99_ms = _quantile(text, 0.5), _quantile(text, 0.99)
-    return replace(result)
+    result.own_requests = {verb: round(number / count, 3) for verb, number in sorted(own_requests(text).items())}
+    result.p50_ms, result.p99_ms = quantile_ms(text, 0.5), quantile_ms(text, 0.99)
+    result.pause_p99_ms = quantile_ms(text, 0.99, PAUSES)
+    return result
+
+
+def pods_per_s(times: Sequence[float]) -> float:
+    """Bound Pods a second between the first and the last tenth; 0 when none was bound."""
+    count = len(times)
+    if not count:
+        return 0.0
+    low, high = times[int(count * 0.1)], times[min(int(count * 0.9), count - 1)]
+    return 0.8 * count / max(high - low, 1e-3)
 
 
 async def _text(api: Api, path: str) -> str:

@@ -36,6 +36,8 @@ Object = dict[str, Any]
 Slot = tuple[Any, Any]
 """A container and the key or index in it."""
 GENERATED_DEPTH_MAX = 5
+BYTES_MAX = 3 * 1024 * 1024
+"""The API server takes no larger request, and etcd stores half of that."""
 _TIME_FIELDS = ("Time", "timeAdded", "Timestamp")
 
 
@@ -86,7 +88,12 @@ class Mutator:
         )
 
     def mutate(self, body: Object) -> Mutant:
-        """One mutant of ``body``; one to three mutations. Cost: a millisecond."""
+        """One mutant of ``body``, of at most BYTES_MAX; one to three mutations. Cost: a millisecond."""
+        while len((mutant := self._mutant(body)).raw) > BYTES_MAX:
+            pass
+        return mutant
+
+    def _mutant(self, body: Object) -> Mutant:
         changed = copy.deepcopy(body)
         how = []
         for _ in range(self._rng.choice((1, 1, 1, 2, 3))):

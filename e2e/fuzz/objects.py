@@ -23,12 +23,13 @@ VARIANTS = ("default", "gates", "older")
 
 @dataclass
 class Outcome:
-    """What the mutants of one kind did. ``slowest_s``: CPU of the slowest one."""
+    """What the mutants of one kind did. ``slowest_s``: CPU of ``slowest``, the slowest one."""
 
     kind: str
     runs: int = 0
     undecodable: int = 0
     slowest_s: float = 0.0
+    slowest: int = -1
     faults: list[tuple[int, str, str]] = field(default_factory=list)
 
 
@@ -60,7 +61,9 @@ async def run_kind(
                 print(mutant.how, mutant.raw[:3000])
             began_s = time.process_time()
             faults = await world.meet(kind, body, mutant, verify=number % verify_every == 0 or only is not None)
-            outcome.slowest_s = max(outcome.slowest_s, time.process_time() - began_s)
+            spent_s = time.process_time() - began_s
+            if spent_s > outcome.slowest_s:
+                outcome.slowest_s, outcome.slowest = spent_s, number
             outcome.runs += 1
             outcome.undecodable += bool(world.ears.undecodable)
             if faults:
@@ -103,9 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome = asyncio.run(
                 run_kind(name, chosen.runs, chosen.seed, variant, only=chosen.only, verify_every=chosen.verify_every)
             )
+            slowest = f"slowest {outcome.slowest_s:6.2f} s of CPU (mutant {outcome.slowest})"
             print(
-                f"{outcome.kind:36} {outcome.runs:6} mutants  {outcome.undecodable:6} undecodable  "
-                f"slowest {outcome.slowest_s:6.2f} s  peak {peak_mb():5.0f} MB  {len(outcome.faults)} faults",
+                f"{outcome.kind:32} {outcome.runs:6} mutants {outcome.undecodable:6} undecodable  {slowest}  "
+                f"peak {peak_mb():5.0f} MB  {len(outcome.faults)} faults",
                 flush=True,
             )
             for number, how, fault in outcome.faults[:SHOWN_MAX]:

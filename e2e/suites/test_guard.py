@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from e2e.api import (
+    APPLY_PATCH,
     CLAIMS,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     EVENTS,
+    JSON_PATCH,
+    MERGE_PATCH,
     NAMESPACES,
     SLICES,
+    STRATEGIC_MERGE_PATCH,
     Api,
     ApiError,
     Object,
@@ -149,6 +153,32 @@ async def test_a_second_holder_is_refused_by_name(clean_cluster: Api, guard: Gua
         return any(e["regarding"]["name"] == "second" and "held by claim default/first" in e["note"] for e in events)
 
     await eventually(told, "an Event of the claim tells of the refusal")
+
+
+async def test_every_way_to_write_is_judged(clean_cluster: Api, guard: GuardProcess) -> None:
+    """PUT, the four kinds of patch, and a status handed in with the creation: no way past the guard."""
+    api = clean_cluster
+    await publish(api, device("a"))
+    await new_claims(api, "first", "second")
+    await allocate(api, "first", result("a"))
+    allocation = {"devices": {"results": [result("a")]}}
+    path = CLAIMS.path(NS, "second", "status")
+    whole = await api.get(CLAIMS, "second", NS)
+    applied = {"apiVersion": CLAIMS.api_version, "kind": CLAIMS.kind, "metadata": {"name": "second", "namespace": NS}}
+    applied["status"] = {"allocation": allocation}
+    writes: list[tuple[str, Any, str, dict[str, str]]] = [
+        ("PUT", {**whole, "status": {"allocation": allocation}}, "application/json", {}),
+        ("PATCH", {"status": {"allocation": allocation}}, MERGE_PATCH, {}),
+        ("PATCH", {"status": {"allocation": allocation}}, STRATEGIC_MERGE_PATCH, {}),
+        ("PATCH", [{"op": "add", "path": "/status", "value": {"allocation": allocation}}], JSON_PATCH, {}),
+        ("PATCH", applied, APPLY_PATCH, {"fieldManager": "e2e", "force": "true"}),
+    ]
+    for method, body, content_type, params in writes:
+        with pytest.raises(ApiError) as refused:
+            await api.request(method, path, body, params=params, content_type=content_type)
+        assert "is held by claim default/first" in refused.value.message, (method, content_type)
+    born = await api.create(CLAIMS, {**claim("born", exactly(CLASS)), "status": {"allocation": allocation}}, NS)
+    assert not (born.get("status") or {}).get("allocation"), "the API server drops a status at creation"
 
 
 async def test_a_stored_allocation_cannot_be_changed(clean_cluster: Api, guard: GuardProcess) -> None:

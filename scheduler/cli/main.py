@@ -22,6 +22,7 @@ COMMANDS = {
     "lint": "claims, templates and classes against the devices that are published",
     "whatif": "what would be placed where if the cluster were changed",
     "inventory": "which devices there are, used, free or tainted, and what leaks",
+    "dashboard": "a running scheduler's dashboard on this machine, with your rights",
     "doctor": "devices given twice, leaked claims, and the commands that heal them",
     "guard": "an admission server that lets no scheduler give a device away twice",
     "audit": "who got which device when, and why, after Pods and claims are gone",

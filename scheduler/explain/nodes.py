@@ -27,6 +27,7 @@ from scheduler.framework.because import Because
 from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.nominated import filter_rows
 from scheduler.framework.plugin import Rows
+from scheduler.framework.points import CheckAdapter
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import Filtered, run_filters, run_pre_filter
 from scheduler.state.cluster import ClusterState
@@ -93,7 +94,8 @@ def _note_verdicts(verdicts: Verdicts, alone: Profile, cycle: Cycle, rows: Rows)
         for row in rows:
             yield from _note_verdicts(verdicts, alone, cycle, np.asarray([row], np.int64))
         return
-    explaining = getattr(cycle.profile.plugins.get(plugin) if cycle.profile else None, "because", None)
+    asked = alone.filter[0]
+    explaining = getattr(asked.plugin if isinstance(asked, CheckAdapter) else asked, "because", None)
     for status, refused in filtered.rejected:
         for number, row in enumerate(refused.tolist(), 1):
             verdict = Verdict(plugin, status.code.label, list(status.reasons))

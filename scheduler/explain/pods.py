@@ -55,7 +55,8 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
     held_back = held_back_by(profile, pod)
     if held_back is not None:
         found = Explanation(pod.key, "held back", pod.spec.schedulerName, held_back.message, held_back.plugin)
-        found.because = _held_because(profile.plugins.get(held_back.plugin), pod)
+        gate = next((plugin for plugin in profile.pre_enqueue if plugin.name == held_back.plugin), None)
+        found.because = _held_because(gate, pod)
         found.held = held_claims(state, pod)
         found.caveats.extend(misspelt_claims(state, pod))
         return found

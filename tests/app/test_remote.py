@@ -16,6 +16,8 @@ import yaml
 from aiohttp import web
 
 from scheduler.app.dashboard import dashboard_mounts
+from scheduler.app.local_dashboard import local_dashboard
+from scheduler.app.remote import Remote
 from scheduler.cli.main import main
 from scheduler.edge.certificates import ServingCertificate
 from scheduler.edge.credentials import Access, insecure
@@ -96,7 +98,7 @@ async def test_the_three_commands_over_http(command: Command, token: str) -> Non
         code, out, _ = await command("inventory", "--by", "node", "-o", "yaml", *at)
         assert (code, [line["node"] for line in yaml.safe_load(out)["lines"]]) == (0, ["n1", "n2"])
         code, out, _ = await command("lint", *at)
-        assert "errors, " in out
+        assert "error ResourceClaim default/much" in out
         rewrite(token, MINE)
         code, out, _ = await command("explain", "pod/big", *at)
         assert code == 2
@@ -285,3 +287,33 @@ async def test_what_the_node_complains_about_is_told(command: Command, tmp_path:
         code, _, error = await command("inventory", "--port-forward", "--kubeconfig", file)
         assert code == 1
         assert "connection refused in pod" in error
+
+
+async def test_the_dashboard_on_this_machine(tmp_path: Path) -> None:
+    """Pages and answers with one's own token behind a secret address; a wrong token is told at once."""
+    async with asker() as ask:
+        file = tmp_path / "token"
+        rewrite(str(file), MINE)
+        remote = Remote(ask.url, token_file=str(file))
+        async with local_dashboard(remote) as url, aiohttp.ClientSession() as session:
+            async with session.get(url) as answer:
+                assert "<title>dra-scheduler</title>" in await answer.text()
+            async with session.get(f"{url}settings.json") as answer:
+                assert await answer.json() == {"token": False}
+            async with session.get(f"{url}../questions/v1/pods?limit=5") as answer:
+                assert [pod["pod"] for pod in (await answer.json())["answer"]["pods"]] == ["default/big"]
+            async with session.get(f"{url}../questions/v1/namespaces/team/pods/their-pod/explanation") as answer:
+                assert (answer.status, "cannot get resource" in (await answer.json())["message"]) == (403, True)
+            base = url.split("/")[:3]
+            for path in ("dashboard/", "questions/v1/pods", "wrong-secret/questions/v1/pods"):
+                async with session.get("/".join([*base, path])) as answer:
+                    assert answer.status == 404, path
+            async with session.get(url, headers={"Host": "evil.example"}) as answer:
+                assert answer.status == 421
+            for outside in ("../metrics", "../questions/../metrics", "../questions/v1/../../metrics"):
+                async with session.get(url + outside) as answer:
+                    assert answer.status == 404, outside
+        rewrite(str(file), "unknown")
+        with pytest.raises(ClusterError, match="bearer token"):
+            async with local_dashboard(remote):
+                pass

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from e2e.api import Object
@@ -13,6 +14,8 @@ from e2e.chaos.faults import OPENING_FAULTS, REQUEST_FAULTS, WATCH_FAULTS, WRITE
 from e2e.chaos.fits import fits, free_room
 from e2e.chaos.load import BIG, GPU, PART
 from e2e.chaos.mutants import MUTANTS, Mutant
+from e2e.chaos.report import report
+from e2e.chaos.run import Outcome
 from e2e.objects import pod
 
 REPO = Path(__file__).resolve().parent.parent.parent
@@ -83,3 +86,14 @@ def test_a_claim_that_is_missing_or_going_fits_nowhere() -> None:
     assert not fits(named, {"shared": claim("shared", deletionTimestamp="now")}, free)
     assert fits(named, {"shared": claim("shared")}, free)
     assert fits(named, {"shared": claim("shared", GPU, "node-0", 4)}, free_room([]))
+
+
+def test_the_report_names_seeds_sums_and_violations() -> None:
+    """What docs/reliability.md shows comes from the runs, unfavourable ones included."""
+    fine = Outcome(1, [], 10, 2.0, 0, {"bound by dra-scheduler": 3}, {"Pods created": 4}, {Fault.GONE.value: 5})
+    bad = Outcome(3, ["a Pod vanished: pod a"], 5, 61.0, 1)
+    text = report([fine, msgspec.structs.replace(fine, seed=2), bad])
+    assert text.startswith("3 runs, seeds 1 to 3: 1 with violations (3). 25 facts judged; 6 Bindings by dra-scheduler")
+    assert f"| {Fault.GONE.value} | 10 |" in text
+    assert f"| {Fault.DELAYED.value} | 0 |" in text, "a fault that never came up is seen, too"
+    assert "| Pods created | 8 |" in text

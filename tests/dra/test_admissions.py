@@ -179,7 +179,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(ACTIONS)
 def test_no_device_ever_has_two_holders(actions: list[tuple[str, str, tuple[str, ...], int]]) -> None:
     """Whatever is asked, lands, is lost or seen late, and however often the guard dies: one holder at most.

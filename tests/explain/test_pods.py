@@ -334,3 +334,31 @@ def test_binding_conditions_that_are_awaited_are_told() -> None:
     assert "reason=Broken" in explained(items)[1]
     claim["status"]["devices"] = [{**status, "conditions": [{"type": "ready", "status": "True"}]}]
     assert explained(items)[0].held[0].awaits == ""
+
+
+OWN_PLUGIN = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: dra-scheduler
+  plugins:
+    filter: {enabled: [{name: "tests.explain.own_plugins:ColdNodes"}]}
+    preEnqueue: {enabled: [{name: "tests.explain.own_plugins:ColdNodes"}]}
+"""
+
+
+def test_a_plugin_of_ones_own_explains_itself() -> None:
+    """Under the name it was enabled by, with a check per node: the nearest node first."""
+    warm, warmer = node("n1"), node("n2")
+    warm["metadata"]["labels"]["degrees"], warmer["metadata"]["labels"]["degrees"] = "55", "41"
+    found, text = explained([warm, warmer, pod("p"), pod("hot")], config=OWN_PLUGIN)
+    (verdict,) = found.nodes[0].verdicts
+    assert (verdict.plugin, verdict.reasons) == ("ColdNodes", ["node(s) were too warm"])
+    assert [(cause.facts, cause.node) for cause in verdict.because] == [
+        ({"degrees": "41"}, "n2"),
+        ({"degrees": "55"}, "n1"),
+    ]
+    assert "41 degrees, 40 at most (n2)" in text
+    found, text = explained([warm, pod("hot")], "hot", config=OWN_PLUGIN)
+    assert (found.phase, found.culprit) == ("held back", "ColdNodes")
+    assert "the Pod has 90 degrees" in text
