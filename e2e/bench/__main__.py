@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from e2e.bench.measure import OURS, THEIRS, Result, measure
+from e2e.bench.measure import FLOOR, OURS, THEIRS, Result, measure
 from e2e.bench.plot import draw
 from e2e.bench.table import details, summary
 from e2e.bench.workloads import LARGE, WORKLOADS, Workload
@@ -26,6 +26,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, help="number of nodes instead of the workload's own")
     parser.add_argument("--pods", type=int, help="number of Pods instead of the workload's own")
     parser.add_argument("--only", choices=(OURS, THEIRS), help="run one of the two schedulers alone")
+    parser.add_argument(
+        "--floor", action="store_true", help="also a client that decides nothing: plain and device only"
+    )
     parser.add_argument("--out", type=Path, default=Path("bench-results"), help="folder for JSON and plots")
     parser.add_argument("--timeout-s", type=float, default=600.0, help="bound on one run")
     arguments = parser.parse_args()
@@ -50,7 +53,7 @@ def main() -> None:
     for name in names:
         workload = _sized(WORKLOADS[name], arguments)
         for _ in range(arguments.rounds):
-            for scheduler in (THEIRS, OURS):
+            for scheduler in (THEIRS, OURS, FLOOR) if arguments.floor else (THEIRS, OURS):
                 if arguments.only in (None, scheduler):
                     with tempfile.TemporaryDirectory(prefix="dra-bench-") as folder:
                         result = asyncio.run(measure(workload, scheduler, Path(folder), arguments.timeout_s))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,7 +22,9 @@ from e2e.scheduler import SchedulerProcess
 SERVICES = Resource("", "v1", "services", "Service")
 AT_ONCE = 48
 NO_LIMIT = {"qps": 100_000, "burst": 100_000}
-OURS, THEIRS = "dra-scheduler", "kube-scheduler"
+OURS, THEIRS, FLOOR = "dra-scheduler", "kube-scheduler", "floor"
+SETTLE_SHARE, SETTLE_MAX_S = 0.05, 30.0
+"""A scheduler has settled when it uses less than this share of a CPU for a second: its events are written then, too."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -105,7 +109,7 @@ async def _unschedulable(api: Api, workload: Workload, scheduler: str) -> None:
 
 def named(pod: Object, scheduler: str) -> Object:
     """The Pod for one of the two schedulers: the only difference between the runs."""
-    pod["spec"]["schedulerName"] = "dra-scheduler" if scheduler == OURS else "default-scheduler"
+    pod["spec"]["schedulerName"] = "default-scheduler" if scheduler == THEIRS else "dra-scheduler"
     return pod
 
 
@@ -250,13 +254,14 @@ async def _run(
         before = {name: cpu_s(pid) for name, pid in pids.items() if pid}
         seen_before = _requests(await _text(api, "/metrics"))
         started = time.monotonic()
-        pid, stop, metrics = await asyncio.to_thread(_start, plane, scheduler, folder)
+        pid, stop, metrics = await asyncio.to_thread(_start, plane, workload, scheduler, folder)
         result.ready_s = time.monotonic() - started
         own_at_start = cpu_s(pid)
         if workload.churn_per_s:
             await _churn(api, workload, scheduler)
         done = await bindings.wait(workload.pods, timeout_s)
         ended = time.monotonic()
+        await _settled(pid)
         after = {name: cpu_s(p) for name, p in pids.items() if p}
         own = cpu_s(pid)
         seen = _requests(await _text(api, "/metrics"))
@@ -309,12 +314,29 @@ async def _churn(api: Api, workload: Workload, scheduler: str) -> None:
     await asyncio.gather(*tasks)
 
 
-def _start(plane: ControlPlane, scheduler: str, folder: Path) -> tuple[int, Callable[[], Any], Callable[[], str]]:
+async def _settled(pid: int) -> None:
+    """Until the process has nothing left to do, its events included."""
+    deadline, before = time.monotonic() + SETTLE_MAX_S, cpu_s(pid)
+    while time.monotonic() < deadline:
+        await asyncio.sleep(1.0)
+        now = cpu_s(pid)
+        if now - before < SETTLE_SHARE:
+            return
+        before = now
+
+
+def _start(
+    plane: ControlPlane, workload: Workload, scheduler: str, folder: Path
+) -> tuple[int, Callable[[], Any], Callable[[], str]]:
     """Start one scheduler; its process id, how to stop it, how to read its metrics."""
     if scheduler == THEIRS:
         kubeconfig = str(plane.kubeconfig_for("system:kube-scheduler"))
         process = plane.start_kube_scheduler({"clientConnection": {"kubeconfig": kubeconfig, **NO_LIMIT}})
         return process.pid or 0, plane.stop_kube_scheduler, lambda: _fetch(f"{plane.kube_scheduler_url}/metrics")
+    if scheduler == FLOOR:
+        arguments = [str(plane.kubeconfig_for()), str(workload.nodes), str(workload.devices)]
+        child = subprocess.Popen([sys.executable, "-m", "e2e.bench.floor", *arguments])
+        return child.pid, child.kill, str
     # Both log as they do without a flag: kube-scheduler says nothing of a Binding below -v=2.
     ours = SchedulerProcess(folder, plane.kubeconfig_for(), verify_caches=False, arguments=["-v=0"])
     ours.start_and_wait()
