@@ -56,6 +56,26 @@ def test_a_victim_comes_back_and_waits_or_goes_elsewhere() -> None:
     assert not roomy.troubled
 
 
+def test_a_budget_is_used_up_by_evictions() -> None:
+    """Whoever is evicted counts against the budgets that speak of it, down to nothing; others do not."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "spared"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    pods = [placed(pod(f"p-{number}"), "n1") for number in range(3)]
+    for one, app in zip(pods, ("other", "spared", "spared"), strict=True):
+        one["metadata"]["labels"] = {"app": app}
+    store = Store(objects_of([node("n1"), budget, *pods], Features(), live=False), NOW)
+    allowed = []
+    for one in list(store.pods()):
+        evict(store, one)
+        allowed += [found.status.disruptionsAllowed for found in store.of("PodDisruptionBudget")]
+    assert allowed == [1, 0, 0]
+
+
 def test_displacing_goes_on_until_nobody_is_below() -> None:
     """Three priorities on one slot, each Pod with a controller: the highest stays, the others wait, and it ends."""
     items = [
