@@ -33,11 +33,11 @@ WEBHOOKS = Resource(
 )
 SECRETS = Resource("", "v1", "secrets", "Secret")
 _REPO = Path(__file__).resolve().parent.parent
-# Short times, so that suites need not wait; the settling time is what each suite chooses.
+# Short times, so that suites of takeovers need not wait; the settling time is what each suite chooses.
 ELECTION = (
-    "--leader-elect-lease-duration=4s",
-    "--leader-elect-renew-deadline=3s",
-    "--leader-elect-retry-period=500ms",
+    "--leader-elect-lease-duration=8s",
+    "--leader-elect-renew-deadline=6s",
+    "--leader-elect-retry-period=1s",
 )
 
 
@@ -51,7 +51,7 @@ class GuardProcess(ManagedProcess):
         *,
         name: str = "guard",
         settle_s: float = 0.5,
-        arguments: Sequence[str] = ELECTION,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.webhook_port, self.port = free_port(), free_port()
         command = [
@@ -317,12 +317,17 @@ async def guarded(
     policy: str = "Fail",
     settle_s: float = 0.5,
     manifests: str = "guard",
-    arguments: Sequence[str] = ELECTION,
+    arguments: Sequence[str] = (),
     handed_over: bool = False,
+    fresh: bool = True,
 ) -> AsyncIterator[GuardProcess]:
-    """One guard, called by the API server, while the block runs. ``handed_over``: it need not settle first."""
-    await remove(api)
-    apply(plane, manifests)
+    """One guard, called by the API server, while the block runs.
+
+    ``handed_over``: it need not settle first. ``fresh``: with the manifests applied anew and nothing left from before.
+    """
+    if fresh:
+        await remove(api)
+        apply(plane, manifests)
     if handed_over:
         await give_back_lease(api)
     guard = GuardProcess(folder, account(plane), settle_s=settle_s, arguments=arguments)

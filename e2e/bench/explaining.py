@@ -23,6 +23,7 @@ from pathlib import Path
 import aiohttp
 
 from e2e.api import CLAIM_TEMPLATES, DEVICE_CLASSES, NODES, PODS, SLICES, Api, Object
+from e2e.bench.measure import cpu_s
 from e2e.bench.workloads import node
 from e2e.controlplane import ControlPlane, ControlPlaneOptions
 from e2e.controlplane.fixtures import make_api
@@ -37,17 +38,22 @@ AT_ONCE = 32
 
 @dataclass
 class Phase:
-    """One stretch of load: milliseconds from creation to node, and what became of the questions."""
+    """One stretch of load: milliseconds from creation to node, and what became of the questions.
+
+    ``cpu_ms``: what the scheduler's own process used per second, children left out; other than the times it does not
+    depend on what else the machine does.
+    """
 
     asked: bool
     bound_ms: list[float] = field(default_factory=list)
     answered_s: list[float] = field(default_factory=list)
     refused: int = 0
+    cpu_ms: float = 0.0
 
     def words(self) -> str:
         """One line."""
         half, most = quantile(self.bound_ms, 0.5), quantile(self.bound_ms, 0.99)
-        told = f"{len(self.bound_ms)} Pods, p50 {half:.1f} ms, p99 {most:.1f} ms"
+        told = f"{len(self.bound_ms)} Pods, p50 {half:.1f} ms, p99 {most:.1f} ms, {self.cpu_ms:.0f} ms CPU per second"
         if not self.asked:
             return f"without questions: {told}"
         answers = (
@@ -175,7 +181,7 @@ class Asker:
                 await asyncio.sleep(1 / self._per_s)
 
 
-async def run_phase(api: Api, asker: Asker, ask: bool, name: str, pods_per_s: float, seconds: float) -> Phase:
+async def run_phase(api: Api, asker: Asker, ask: bool, name: str, pods_per_s: float, seconds: float, pid: int) -> Phase:
     """Pods at a steady rate; each takes one device."""
     phase = Phase(ask)
     created: dict[str, float] = {}
@@ -187,7 +193,7 @@ async def run_phase(api: Api, asker: Asker, ask: bool, name: str, pods_per_s: fl
             created[pod_name] = time.monotonic()
             await api.create(PODS, pod(pod_name, templates={"gpu": "one"}), NS)
 
-        started = time.monotonic()
+        started, cpu_before_s = time.monotonic(), cpu_s(pid)
         async with asyncio.TaskGroup() as group:
             for number in range(int(pods_per_s * seconds)):
                 await asyncio.sleep(max(0.0, started + number / pods_per_s - time.monotonic()))
@@ -197,6 +203,7 @@ async def run_phase(api: Api, asker: Asker, ask: bool, name: str, pods_per_s: fl
             return len(watch.seen) >= len(created)
 
         await eventually(all_bound, f"every Pod of {name} is bound", timeout_s=120)
+        phase.cpu_ms = 1000 * (cpu_s(pid) - cpu_before_s) / (time.monotonic() - started)
         if asking is not None:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
@@ -247,16 +254,17 @@ async def bench(arguments: argparse.Namespace) -> None:
                     await eventually(lambda: _told(api), "the waiting Pods are told", timeout_s=120)
                     asker = Asker(scheduler.url, plane.admin_token, arguments.explains)
                     await _single(scheduler, asker, str(kubeconfig), folder, plane.binaries / "kubectl")
-                    await _phases(api, asker, arguments)
+                    assert scheduler.pid is not None  # it runs
+                    await _phases(api, asker, arguments, scheduler.pid)
                     _slices(scheduler)
                 finally:
                     await asyncio.to_thread(scheduler.stop)
 
 
-async def _phases(api: Api, asker: Asker, arguments: argparse.Namespace) -> None:
+async def _phases(api: Api, asker: Asker, arguments: argparse.Namespace, pid: int) -> None:
     phases: list[Phase] = []
     for number in range(2 * arguments.rounds):
-        phase = await run_phase(api, asker, bool(number % 2), f"p{number}", arguments.rate, arguments.seconds)
+        phase = await run_phase(api, asker, bool(number % 2), f"p{number}", arguments.rate, arguments.seconds, pid)
         print(phase.words(), flush=True)
         phases.append(phase)
     for part in (0.5, 0.99):
@@ -266,6 +274,10 @@ async def _phases(api: Api, asker: Asker, arguments: argparse.Namespace) -> None
         )
         change = 100 * (with_them / without - 1)
         print(f"p{round(100 * part)}: {without:.1f} ms without, {with_them:.1f} ms with questions: {change:+.1f} %")
+    without, with_them = (
+        statistics.median(one.cpu_ms for one in phases if one.asked is asked) for asked in (False, True)
+    )
+    print(f"CPU of the scheduler per second: {without:.0f} ms without, {with_them:.0f} ms with questions")
 
 
 def _slices(scheduler: SchedulerProcess) -> None:

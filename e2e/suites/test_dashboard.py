@@ -207,6 +207,7 @@ async def _port_forward(world: Team, folder: Path) -> None:
             assert code == 2, error
             assert f"{THEIRS}/secret-claim" in text
             assert set(streams.asked) == {("dra-scheduler/scheduler-0", "10259")}
+            await _dashboard_command(*admin[1:])
             viewer = world.plane.kubeconfig_for(service_account=(MINE, "viewer"))
             code, _, error = await ours(
                 "explain", "pod/waits", "-n", MINE, "--port-forward", "--kubeconfig", str(viewer)
@@ -214,6 +215,24 @@ async def _port_forward(world: Team, folder: Path) -> None:
             assert (code, "forbidden" in error) == (1, True), error
         finally:
             await world.api.delete(PODS, "scheduler-0", "dra-scheduler", missing_ok=True)
+
+
+async def _dashboard_command(*arguments: str) -> None:
+    """``dra-scheduler dashboard``: through the tunnel into the browser, with the kubeconfig's token."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "scheduler.cli.main", "dashboard", *arguments), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        first = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        assert first.startswith("Open http://127.0.0.1:"), first
+        async with browser_page(f"{first.split()[1]}#/pod/{MINE}/waits") as page:
+            await page.sees("Pod mine/waits", f"{THEIRS}/secret-claim")
+            assert page.troubles == []
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        assert await process.wait() == 0
 
 
 async def _in_the_browser(world: Team) -> None:

@@ -28,7 +28,7 @@ async def _run(*command: str) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    out, error = await asyncio.wait_for(process.communicate(), 60)
+    out, error = await asyncio.wait_for(process.communicate(), 180)
     assert b"Traceback" not in error, error.decode()
     return process.returncode or 0, out.decode()
 

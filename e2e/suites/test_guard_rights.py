@@ -14,7 +14,7 @@ import yaml
 from e2e.api import CLAIMS, EVENTS, Api
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.fixtures import make_api
-from e2e.guard import ELECTION, NAME, NAMESPACE, GuardProcess, guarded
+from e2e.guard import NAME, NAMESPACE, GuardProcess, guarded
 from e2e.objects import device
 from e2e.suites.test_guard import NS, allocate, new_claims, publish, refusal, result
 from e2e.waiting import eventually
@@ -88,7 +88,7 @@ async def test_the_guard_uses_every_right_it_has_and_needs_no_other(
     plane = await asyncio.to_thread(
         own_control_plane, apiserver_arguments=[f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
     )
-    flags = (*ELECTION, "--certificate-lifetime=12s", "--trust-loopback=false")
+    flags = ("--certificate-lifetime=30s", "--trust-loopback=false")
     async with make_api(plane) as api, guarded(plane, api, tmp_path / "guard", arguments=flags) as guard:
         await _use_every_right(api, plane, guard)
     seen = list(calls(audit))

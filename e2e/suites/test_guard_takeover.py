@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import signal
 import time
 from collections import Counter
@@ -35,6 +36,7 @@ from e2e.objects import claim, device, exactly
 from e2e.scheduler import History, record
 from e2e.suites.test_guard import CLASS, NS, allocate, free, new_claims, publish, refusal, result
 from e2e.waiting import eventually
+from scheduler.guard.certificates import Lifetimes, first_set
 
 WRITERS, DEVICES = 6, 3
 
@@ -47,8 +49,8 @@ async def pair(
     await remove(api)
     apply(plane)
     await give_back_lease(api)
-    first = GuardProcess(folder, account(plane), name="first", settle_s=settle_s)
-    second = GuardProcess(folder, account(plane), name="second", settle_s=settle_s)
+    first = GuardProcess(folder, account(plane), name="first", settle_s=settle_s, arguments=ELECTION)
+    second = GuardProcess(folder, account(plane), name="second", settle_s=settle_s, arguments=ELECTION)
     async with Front(first, second) as front:
         await point_at(api, front.port)
         try:
@@ -158,7 +160,7 @@ async def test_a_frozen_guard_answers_nothing_when_it_wakes(
             await eventually(taken_over, "the other guard answers", timeout_s=60)
             await writers.more("stored")
             print(
-                f"frozen, taken over and storing again after {time.monotonic() - began:.1f} s (lease 4 s, settling 1 s)"
+                f"frozen, taken over and storing again after {time.monotonic() - began:.1f} s (lease 8 s, settling 1 s)"
             )
             first.signal(signal.SIGCONT)
 
@@ -221,7 +223,10 @@ async def test_certificates_are_renewed_under_traffic(
     """A whole rotation: a second authority beside the first, a new certificate, the first one gone; no write fails."""
     api = clean_cluster
     await publish(api, *(device(f"d{index}") for index in range(DEVICES)))
-    lifetimes = ("--certificate-lifetime=12s", "--authority-lifetime=18s", "--authority-overlap=2s")
+    # An authority in its last third: its rotation is due at once, and there is time enough on a busy machine.
+    ageing = first_set(("127.0.0.1",), Lifetimes(authority_s=900.0), time.time())
+    data = {name: base64.b64encode(value).decode() for name, value in ageing.values().items()}
+    lifetimes = ("--authority-lifetime=1h", "--authority-overlap=3s")
     bundles: list[str] = []
 
     async def watch_bundle() -> None:
@@ -231,7 +236,10 @@ async def test_certificates_are_renewed_under_traffic(
                 bundles.append(bundle)
             await asyncio.sleep(0.2)
 
-    async with guarded(control_plane, api, tmp_path, arguments=(*ELECTION, *lifetimes)) as guard:
+    await remove(api)
+    apply(control_plane)
+    await api.create(SECRETS, {"metadata": {"name": f"{NAME}-certificates"}, "data": data}, NAMESPACE)
+    async with guarded(control_plane, api, tmp_path, arguments=lifetimes, fresh=False) as guard:
         watching = asyncio.create_task(watch_bundle())
         async with record(api) as history, Writers(api) as writers:
 

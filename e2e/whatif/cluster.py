@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from e2e.api import (
@@ -119,10 +120,19 @@ class RealCluster:
             await self.api.patch(NODES, item["metadata"]["name"], body, subresource="status")
 
     async def fill(self, items: Sequence[Object], scheduler: SchedulerProcess) -> None:
-        """Create the objects one after the other, then wait until the scheduler has looked at every Pod."""
+        """Create the objects one after the other, and wait until the scheduler has looked at each Pod.
+
+        Pods that come together get their claims, and so their turn, in any order.
+        """
         for item in items:
             await self.create(item)
+            if item["kind"] == PODS.kind:
+                await eventually(partial(self._looked_at, item["metadata"]["name"]), "the Pod is bound or told why not")
         await eventually(lambda: self.settled(scheduler), "every Pod of the scenario is bound or told why not")
+
+    async def _looked_at(self, name: str) -> bool:
+        pod = await self.api.get(PODS, name, NS)
+        return bool(pod["spec"].get("nodeName")) or condition(pod).get("status") == "False"
 
     async def settled(self, scheduler: SchedulerProcess) -> bool:
         """True when no Pod is to be tried: each has a node or was told that it waits."""

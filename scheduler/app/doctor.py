@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import msgspec
 
 from scheduler.api.kinds import POD, Kind
 from scheduler.api.podgroups import POD_GROUP
+from scheduler.api.resource import ResourceClaim
 from scheduler.api.versions import ResourceKinds
 from scheduler.config import SchedulerConfig
 from scheduler.dra.limits import DeviceLimit
@@ -53,7 +54,7 @@ class Round:
 def from_files(paths: Sequence[str], config: SchedulerConfig) -> Round:
     """One look at dump files. Raises OSError, UserError (no YAML)."""
     objects = read_objects(read_dumps(paths), known_kinds((POD, POD_GROUP, *_device_kinds(ResourceKinds()))))
-    return Round(_diagnose(objects, partitions(config)))
+    return Round(diagnose(objects, partitions(config)))
 
 
 def from_cluster(
@@ -74,7 +75,7 @@ async def _from_cluster(
         kinds = await discover_kinds(client, lambda text: None)
 
         async def look() -> Diagnosis:
-            return _diagnose(await list_objects(client, kinds), ours)
+            return diagnose(await list_objects(client, kinds), ours)
 
         diagnosis = await settled(look, settle_s)
         outcomes: list[Outcome] | None = None
@@ -128,11 +129,13 @@ def _device_kinds(kinds: ResourceKinds) -> tuple[Kind, ...]:
     return kinds.claim, kinds.slice, kinds.device_class, kinds.taint_rule
 
 
-def _diagnose(objects: Objects, ours: Mapping[str, DeviceLimit]) -> Diagnosis:
+def diagnose(objects: Objects, ours: Mapping[str, DeviceLimit]) -> Diagnosis:
+    """One look. ``ours``: see Look. Never raises for what is in the objects: that becomes a caveat."""
     known = objects.found
+    claims = list(_readable_claims(objects))
     pods_known = POD.name in known
     look = Look(
-        objects.of("ResourceClaim"),
+        claims,
         objects.of("Pod"),
         objects.of("ResourceSlice"),
         [group.metadata.uid for group in objects.of("PodGroup")] if POD_GROUP.name in known else None,
@@ -144,6 +147,17 @@ def _diagnose(objects: Objects, ours: Mapping[str, DeviceLimit]) -> Diagnosis:
     found.caveats += [f"no {kind} in the input: {lost}" for kind, lost in _JUDGED_BY.items() if kind not in known]
     found.caveats += [f"left out: {problem.words()}" for problem in objects.problems]
     return found
+
+
+def _readable_claims(objects: Objects) -> Iterator[ResourceClaim]:
+    """Claims whose reservations can be read, too: they are decoded only when they are asked for."""
+    for claim in objects.of("ResourceClaim"):
+        try:
+            _ = claim.consumers
+        except msgspec.DecodeError as error:
+            objects.problems.append(Problem(f"ResourceClaim {claim.key}", "status.reservedFor", str(error)))
+            continue
+        yield claim
 
 
 def partitions(config: SchedulerConfig) -> dict[str, DeviceLimit]:

@@ -37,6 +37,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ENCODER = msgspec.json.Encoder()
 _LINE = msgspec.json.Decoder(list[msgspec.Raw])
 _PLAIN: dict[str, tuple[type[Any], ...]] = {
+    "serves": (list[str],),
     "unplaced": (Pod,),
     "place": (str,),
     "flight": (str, str, AllocationResult, int),
@@ -92,6 +93,7 @@ class Operations:
         self._unplaced: dict[str, tuple[Pod, Pod]] = {}
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
         state_methods: dict[str, Callable[..., Any]] = {
+            "serves": self._serves,
             "unplaced": self._show_unplaced,
             "place": self._place,
             "assume": state.assume,
@@ -174,6 +176,9 @@ class Operations:
             self._methods[name](self.pod(arguments[0]), *arguments[1:])
         elif name not in ATTEMPT_OPERATIONS:
             self._methods[name](*arguments)
+
+    def _serves(self, namespaces: list[str]) -> None:
+        self.state.served = frozenset(namespaces)
 
     def _show_unplaced(self, pod: Pod) -> None:
         """Of a snapshot: a Pod that has a node, as if it still waited; ``place`` follows."""

@@ -35,7 +35,7 @@ from scheduler.explain.sight import Names, Own, Sight, Told, scrubber
 from scheduler.explain.text import explanation_lines
 
 PREFIX = "/questions/v1"
-NAMESPACES_MAX = 100
+NAMESPACES_MAX = 500
 """Namespaces of one answer for which a caller's rights are asked; names from further ones are hidden."""
 RETRY_AFTER_S = 2
 LIMIT_MAX = 5_000
@@ -187,9 +187,13 @@ class Questions:
         return {"answer": redact_map(told.answer, sight, told.names)}
 
     async def _waiting(self, request: web.Request, user: ReviewedUser) -> Reply:
-        told = await self._answers.waiting(LIMIT_MAX)
-        sight = await self._sight(user, {pod.pod.partition("/")[0] for pod in told.answer.pods})
-        return {"answer": redact_waiting(told.answer, sight, _limit(request, 500))}
+        found = (await self._answers.waiting(LIMIT_MAX)).answer
+        wanted = request.query.get("namespace", "")
+        if wanted:
+            pods = [pod for pod in found.pods if pod.pod.startswith(f"{wanted}/")]
+            found = WaitingPods(pods, len(pods))
+        sight = await self._sight(user, {pod.pod.partition("/")[0] for pod in found.pods})
+        return {"answer": redact_waiting(found, sight, _limit(request, 500))}
 
     # rights
 

@@ -34,16 +34,18 @@ class Repairer:
         self._client, self._kind = client, claim_kind
 
     async def carry_out(self, repair: Repair, *, dry: bool) -> Outcome:
-        """Write, or with ``dry`` let the API server check the write without storing it. Never raises ClusterError.
+        """Let the API server check the write without storing it, and unless ``dry`` write. Never raises ClusterError.
 
         A claim that was touched since it was looked at, or a Pod of it that lives after all, is left alone. The claim
-        is read back when the answer to the write was lost. Cost: a GET of the claim, one per reservation, one PATCH.
+        is read back when the answer to the write was lost. Cost: a GET of the claim, one per reservation, two PATCHes.
         """
         try:
             why = await self._why_not(repair)
             if why:
                 return Outcome(repair.does, repair.body, LEFT, why)
-            await self._write(repair, dry)
+            await self._write(repair, dry=True)
+            if not dry:
+                await self._write(repair, dry=False)
         except (NotFound, Conflict) as error:
             return Outcome(repair.does, repair.body, LEFT, f"changed meanwhile: {error}")
         except AnswerLost as error:
@@ -74,7 +76,7 @@ class Repairer:
         claim = decode(self._kind, answer.body)
         return claim.uid, claim.metadata.resourceVersion
 
-    async def _write(self, repair: Repair, dry: bool) -> None:
+    async def _write(self, repair: Repair, *, dry: bool) -> None:
         path = self._kind.path(repair.namespace, repair.name, repair.subresource)
         query = {"dryRun": "All"} if dry else None
         await self._client.call("PATCH", path, repair.body.encode(), bodies.MERGE_PATCH, query=query)

@@ -7,11 +7,13 @@ from typing import Any
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import ResourceClaim
+from scheduler.dra.devices import DeviceKey
+from scheduler.dra.pools import NodeView
 from scheduler.dra.rejections import DeviceSearch
 from scheduler.errors import PluginError
 from scheduler.explain.attempts import STEP
 from scheduler.explain.facts import DeviceChoice, Explanation, NodeChoice, ScoreRow
-from scheduler.explain.trees import claim_reports, wants
+from scheduler.explain.trees import claim_reports, device_name, wants
 from scheduler.framework.cycle import Budget, Cycle
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import ScoreTable, run_pre_filter
@@ -107,14 +109,14 @@ def choose_devices(
     }
     taken: dict[tuple[str, str], list[str]] = {}
     for one in search.chosen:
-        taken.setdefault((one.claim, one.request), []).append(f"{one.device.pool}/{one.device.device}")
+        taken.setdefault((one.claim, one.request), []).append(device_name(one.device, view))
     choices = []
     for (key, request), now_taken in taken.items():
         report = passed.get((key, request))
         groups = [] if report is None else report.refused
         for group in groups:
             group.devices = [name for name in group.devices if name not in now_taken]
-        actual = _actual(held.get(key), request)
+        actual = _actual(held.get(key), request, view)
         choice = DeviceChoice(key, request, wants(claims.get(key), request), actual or now_taken)
         choice.passed = [group for group in groups if group.devices]
         for group in choice.passed:
@@ -125,11 +127,11 @@ def choose_devices(
     return choices
 
 
-def _actual(claim: ResourceClaim | None, request: str) -> list[str]:
+def _actual(claim: ResourceClaim | None, request: str, view: NodeView) -> list[str]:
     """The devices that a claim has for a request; for an alternative also when another one was taken then."""
     allocation = None if claim is None else claim.status.allocation
     if allocation is None:
         return []
     main = request.partition("/")[0]
     results = [result for result in allocation.devices.results if result.request.partition("/")[0] == main]
-    return [f"{result.pool}/{result.device}" for result in results]
+    return [device_name(DeviceKey(result.driver, result.pool, result.device), view) for result in results]

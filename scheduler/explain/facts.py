@@ -10,7 +10,8 @@ class DeviceGroup:
     """Devices refused for the same reason. ``reason`` is a word of the closed vocabulary (dra.rejections).
 
     ``detail``: the facts they share. ``holders``: who uses them, number of devices by claim. ``values``: what the
-    selector read there: name → value → number of devices. ``devices``: their names, one node's of a folded group.
+    selector read there: name → value → number of devices. ``devices``: ``pool/name``, with the driver before it where a
+    node sees several drivers; one node's of a folded group.
     """
 
     reason: str
@@ -159,7 +160,7 @@ class NodeChoice:
 
 @dataclass(slots=True)
 class DeviceChoice:
-    """Why these devices (``pool/name``): the first that suit in the order of pools.
+    """Why these devices, named as in DeviceGroup: the first that suit in the order of pools.
 
     ``passed``: those before them that do not, by reason; ``later``: devices of the node that were not needed. ``now``:
     what would be taken if it were decided now, when that differs from ``devices``.

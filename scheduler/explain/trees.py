@@ -104,7 +104,7 @@ def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeVi
         group = groups[key] = DeviceGroup(rejection.reason.value, 0, detail)
     group.count += 1
     if rejection.device is not None and len(group.devices) < _NAMES_SHOWN:
-        group.devices.append(f"{rejection.device.pool}/{rejection.device.device}")
+        group.devices.append(device_name(rejection.device, view))
     for name in own:
         for holder in rejection.detail.get(name, "").split(", "):
             group.holders[holder] = group.holders.get(holder, 0) + 1
@@ -114,6 +114,12 @@ def _add(groups: dict[Hashable, DeviceGroup], rejection: Rejection, view: NodeVi
             for name, value in read_values(rejection.detail.get("selector", ""), view.devices[position]).items():
                 values = group.values.setdefault(name, {})
                 values[value] = values.get(value, 0) + 1
+
+
+def device_name(key: DeviceKey, view: NodeView) -> str:
+    """``pool/device``, with the driver before it where the node sees devices of several."""
+    several = any(pool.key.driver != key.driver for pool in view.pools)
+    return str(key) if several else f"{key.pool}/{key.device}"
 
 
 def _short_by(detail: Mapping[str, str]) -> str:
@@ -135,7 +141,8 @@ def add_counter_holders(
         pools = {name.rpartition("/")[0] for name in part.devices}
         for info in view.devices:
             counters = {f"{use.counter_set}/{name}" for use in info.consumption for name, _ in use.counters}
-            if info.key.pool in pools and part.detail.get("counter") in counters:
+            here = device_name(info.key, view).rpartition("/")[0]
+            if here in pools and part.detail.get("counter") in counters:
                 for holder in holders(info.key):
                     part.holders[holder] = part.holders.get(holder, 0) + 1
 
@@ -306,6 +313,8 @@ def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
     for claim, other in zip(kept.claims, more.claims, strict=True):
         for request, same in zip(claim.requests, other.requests, strict=True):
             for part, again in zip(request.refused, same.refused, strict=True):
+                if part.devices == again.devices:
+                    continue  # the same devices, seen from several nodes
                 for holder, count in again.holders.items():
                     if holder == THIS_POD:
                         continue  # it would take them on one node, not on all of them

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from scheduler.api.core import Pod
 from scheduler.api.policy import PodDisruptionBudget
 from scheduler.api.selectors import SelectorError
 from scheduler.state.podinfo import PodInfo
@@ -61,6 +62,14 @@ class BudgetState:
             if allowed < 0:
                 return True
         return False
+
+
+def speaks_of(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """True when the budget counts the Pod."""
+    metadata = pod.metadata
+    requirements = _requirements(budget)
+    same = metadata.namespace == budget.metadata.namespace
+    return same and bool(requirements) and selects(requirements, metadata.labels)
 
 
 def _requirements(budget: PodDisruptionBudget) -> Requirements:

@@ -147,12 +147,17 @@ class TopologyIndex:
             fresh.pod_added(info, row)
         if self._rows_by_class() != fresh._rows_by_class():
             raise InternalError("topology counts: Pods per class and row differ from the Pods placed")
+        if self._rows_by_pod() != fresh._rows_by_pod():
+            raise InternalError("topology counts: the Pods counted are not the Pods placed")
         if self.terms.rows_by_term() != fresh.terms.rows_by_term() or self.terms.places() != fresh.terms.places():
             raise InternalError("topology counts: inter-Pod terms per row differ from the Pods placed")
         for match, column in self._columns.items():
             expected = fresh.counts(match, len(column.counts))
             if not np.array_equal(column.counts, expected[: len(column.counts)]):
                 raise InternalError(f"topology counts: {match} differs from the Pods placed")
+
+    def _rows_by_pod(self) -> dict[str, int]:
+        return {uid: placed.row for uid, placed in self._placed.items()}
 
     def _rows_by_class(self) -> dict[tuple[str, ClassKey], dict[int, int]]:
         return {

@@ -12,10 +12,12 @@ from scheduler.api.core import Pod, PodResourceClaimStatus, PodStatus
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
 from scheduler.api.meta import OwnerReference
 from scheduler.api.podgroups import POD_GROUP, PodGroup
+from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
 from scheduler.api.storage import PERSISTENT_VOLUME_CLAIM
 from scheduler.dra.podgroups import group_name
 from scheduler.errors import UserError
+from scheduler.state.budgets import speaks_of
 from scheduler.whatif.store import Store
 
 RECREATING = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet", "Job"))
@@ -170,6 +172,14 @@ def replacement(store: Store, pod: Pod) -> Pod:
 
 
 def evict(store: Store, pod: Pod) -> Pod | None:
-    """The Pod goes; the one that its controller makes for it, None without a controller that does."""
+    """The Pod goes; the one that its controller makes for it, None without a controller that does.
+
+    Budgets that speak of it allow one Pod less: until the new one runs, which takes longer than scheduling.
+    """
     pod_ends(store, pod)
+    for budget in store.of(POD_DISRUPTION_BUDGET.name):
+        status = budget.status
+        if status.disruptionsAllowed > 0 and speaks_of(budget, pod):
+            less = msgspec.structs.replace(status, disruptionsAllowed=status.disruptionsAllowed - 1)
+            store.put(POD_DISRUPTION_BUDGET, msgspec.structs.replace(budget, status=less))
     return replacement(store, pod) if comes_back(pod) else None

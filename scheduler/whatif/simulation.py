@@ -124,10 +124,10 @@ class Simulation:
                 return
             if self._finish_deletions():
                 continue
-            if errors_seen == self.world.state.version or not queue.counts()["backoff"]:
+            if errors_seen == store.revision or not queue.counts()["backoff"]:
                 return
             # What failed with an error is tried again, as long as anything else has changed meanwhile.
-            errors_seen = self.world.state.version
+            errors_seen = store.revision
             store.now += queue.next_wakeup(store.now) + 1.0
 
     def spent(self, queued: QueuedPod) -> bool:

@@ -41,6 +41,11 @@ class Store:
             if name in OWNED:
                 self._note_owner((name, key), item)
 
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        return self._revision
+
     def get(self, kind: str, key: str) -> Any | None:
         """The object of a kind under ``namespace/name`` (cluster-wide: the name), None without one."""
         found = self._objects.get((kind, key))

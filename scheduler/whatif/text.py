@@ -34,7 +34,7 @@ def difference_lines(found: Difference, paint: Paint = lambda style, text: text)
     if not found.until_stable and any(_preempts(change) for change in found.changes):
         yield paint("hint", "Pods would be preempted: --until-stable shows what follows")
     if not found.stable:
-        yield paint("bad", "not stable: Pods go on displacing each other; this is where it was given up")
+        yield paint("bad", "not stable: Pods come and go without end; this is where it was given up")
     yield from (paint("faint", f"taken for granted: {text}") for text in found.assumptions)
     yield from (paint("faint", f"note: {text}") for text in found.caveats)
 

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from scheduler.app.doctor import partitions, settled
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.api.kinds import POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from scheduler.api.podgroups import POD_GROUP
+from scheduler.app.doctor import diagnose, partitions, settled
 from scheduler.config import load_config
 from scheduler.dra.limits import DeviceLimit
 from scheduler.explain.doctor_facts import Diagnosis, DoctorFinding
+from scheduler.explain.doctor_text import diagnosis_lines
+from scheduler.whatif.objects import known_kinds, read_objects
+from tests.app.objects import Object, node, pod
+from tests.explain.clusters import device, held, slice_of
 
 
 def finding(check: str, name: str = "x") -> DoctorFinding:
@@ -72,3 +86,41 @@ profiles:
 """
     limit = DeviceLimit(frozenset({"d"}), frozenset({"p"}))
     assert partitions(load_config(text)) == {"parted": limit, "open": DeviceLimit()}
+
+
+def damaged() -> list[Object]:
+    """Something of everything the doctor looks at."""
+    user, gone = pod("a", claim="a", nodeName="n1"), held("ghost", "n1", "d1", pod="gone")
+    share = held("s", "n1", "d0", pod="a", shareID="1", consumedCapacity={"memory": "50Gi"})
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}
+    share["status"]["reservedFor"].append(group)
+    return [node("n1"), slice_of("n1", [device("d0", allowMultipleAllocations=True)]), held("a", "n1", "d0", pod="a"),
+            user, gone, share]  # fmt: skip
+
+
+STRANGE = (None, 5, -1, 1e300, True, "", "x", "1Zi", "\u0000", [], [5], {}, {"x": 1}, [None], "9" * 400)
+
+
+def leaves(item: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of everything inside."""
+    pairs = item.items() if isinstance(item, dict) else enumerate(item) if isinstance(item, list) else ()
+    for key, value in pairs:
+        yield (*path, key)
+        yield from leaves(value, (*path, key))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_dump_ends_in_an_exception(seed: int) -> None:
+    """Any field of any object with any value, 50 times: the object is told or judged, and the others are."""
+    draw = random.Random(seed)
+    for _ in range(50):
+        items = damaged()
+        for _ in range(draw.randint(1, 3)):
+            *steps, last = draw.choice(list(leaves(items)))
+            holder: Any = items
+            for step in steps:
+                holder = holder[step]
+            holder[last] = copy.deepcopy(draw.choice(STRANGE))
+        found = diagnose(read_objects(items, known_kinds((POD, POD_GROUP, RESOURCE_CLAIM, RESOURCE_SLICE))), {})
+        assert list(diagnosis_lines(found))
+        assert msgspec.json.encode(found)

@@ -58,6 +58,9 @@ async def test_a_user_of_one_namespace() -> None:
             assert "team" not in seen, path
             assert "'n1'" not in seen, path
         assert [one["pod"] for one in (await ask.answer("pods", MINE))["pods"]] == ["default/big"]
+        assert (await ask.answer("pods?namespace=default", MINE))["found"] == 1
+        assert (await ask.answer("pods?namespace=team", MINE))["found"] == 0
+        assert (await ask.answer("pods?namespace=team")) == {"pods": [], "found": 0}
         assert (await ask.answer("map", MINE))["nodes"] == []
         admin = await ask.answer("map")
         assert [one["node"] for one in admin["nodes"]] == ["n1", "n2"]

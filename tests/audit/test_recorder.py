@@ -83,7 +83,7 @@ def facts(state: ClusterState) -> dict[str, Any]:
         "nominated": [(name, [info.uid for info in state.nominator.on(name)]) for name in state.nominator.nodes()],
         "claims": [plain(found) for found in state.devices.claims.values()],
         "held": dict(state.devices.ledger.state()),
-        "flights": [(uid, key, plain(result)) for uid, key, result in state.devices.ledger.flights()],
+        "flights": sorted((uid, key, str(plain(result))) for uid, key, result in state.devices.ledger.flights()),
         "sharers": {uid: state.devices.ledger.entry(uid).sharers for uid, _, _ in state.devices.ledger.flights()},  # type: ignore[union-attr]
         "slices": [plain(info.slice) for info in state.devices.slices.infos()],
     }

@@ -16,7 +16,10 @@ from scheduler.errors import UserError
 from tests.app.objects import Object, gpu_class, gpu_slice, node, pod, template
 from tests.app.race import PODS_PATH, create, until_bound
 from tests.app.test_gangs import GATES, GROUPS_PATH, group, member
-from tests.audit.recording import recorded_world, replay_all
+from tests.app.test_preemption import classes as priorities
+from tests.app.test_preemption import of
+from tests.app.world import world
+from tests.audit.recording import auditing, recorded_world, replay_all
 from tests.audit.test_replay import CONFIG
 
 
@@ -98,6 +101,29 @@ async def test_another_cluster_gives_another_answer(tmp_path: Path) -> None:
     (result,) = replay(str(tmp_path / "journal")).results
     assert not result.equal
     assert result.replayed["node"] != chosen
+
+
+async def test_the_namespaces_that_are_served_come_along(tmp_path: Path) -> None:
+    """Whom a preemptor may displace depends on them: without, the replay would find victims elsewhere."""
+    served = frozenset(("default",))
+    built = auditing(tmp_path, CONFIG)
+    foreign = {**of("low", "foreign", cpu="4"), "metadata": {"name": "foreign", "namespace": "other"}}
+    foreign["spec"]["nodeName"] = "n1"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}
+    cluster = [namespace, node("n1", cpu="4"), *priorities(), foreign]
+    async with world(cluster, CONFIG, auditing=built, namespaces=served) as w:
+        await create(w, of("high", "big", cpu="4"))
+
+        async def told() -> bool:
+            return bool((await w.pod("big"))["status"].get("conditions"))
+
+        await w.until(told, "the preemptor is told that it waits")
+        assert w.service.state.served == served
+    found = replay_all(tmp_path)
+    assert {result.recorded["outcome"] for result in found.results} == {"rejected"}
+    changed(tmp_path, '["default"]', "[]", "serves")
+    (result, *_) = replay(str(tmp_path / "journal")).results
+    assert not result.equal
 
 
 async def test_what_lies_outside_is_refused_with_the_window(tmp_path: Path, capsys: Any) -> None:

@@ -42,6 +42,7 @@ async def test_a_dry_run_asks_the_server_and_stores_nothing(embedded: EmbeddedSe
     assert embedded.store.revision == before
     assert (await read_claim(api)).status.allocation is not None
     assert (await carry_out(api, repair)).result == DONE
+    assert len(embedded.audit.writes()) == 3, "the write itself comes after a dry run of its own"
     now = await read_claim(api)
     assert (now.status.allocation, now.status.reservedFor) == (None, ())
 
@@ -92,6 +93,7 @@ async def test_a_claim_that_is_gone_is_left_alone(embedded: EmbeddedServer, api:
 @pytest.mark.parametrize(
     ("fault", "result"),
     [
+        (lambda: Fault(Action.DROP_AFTER, verb="patch", skip=1), FAILED),
         (lambda: Fault(Action.DROP_AFTER, verb="patch"), FAILED),
         (lambda: Fault(Action.DROP_BEFORE, verb="patch"), FAILED),
         (lambda: Fault(Action.ANSWER, verb="patch", code=403, reason="Forbidden", message="no"), FAILED),

@@ -6,11 +6,13 @@ Nothing of the hints' own simulation is used: the objects are edited as a user w
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
 
 from tests.app.objects import gpu_class, node, pod
-from tests.explain.clusters import DRIVER, device, explained, held, request, slice_of, want
+from tests.explain.clusters import DRIVER, Object, device, explained, held, request, slice_of, want
 from tests.explain.made_changes import KINDS_OF_CHANGES, changed
 from tests.explain.situations import Situation, base
+from tests.explain.test_consistency import clusters
 from tests.explain.test_situations import ALL
 
 MODEL = f'device.attributes["{DRIVER}"].model'
@@ -65,3 +67,13 @@ def test_every_hint_is_true(situation: Situation) -> None:
 def test_every_kind_of_hint_was_met() -> None:
     """Each kind of change that can be told is wanted by a situation above."""
     assert {change for one in SITUATIONS for change in one.hints} == KINDS_OF_CHANGES
+
+
+@settings(max_examples=40, deadline=None)
+@given(clusters())
+def test_every_hint_about_any_cluster_is_true(items: list[Object]) -> None:
+    """Random nodes, devices, holders, taints and requests: whatever is told to help does help, on that node."""
+    found, _ = explained(items, hints=True)
+    for hint in found.hints:
+        after, shown = explained(changed(items, hint))
+        assert (after.phase, after.node) == ("fits", hint.node), f"{hint.text}\n{shown}"

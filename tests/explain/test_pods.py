@@ -362,3 +362,23 @@ def test_a_plugin_of_ones_own_explains_itself() -> None:
     found, text = explained([warm, pod("hot")], "hot", config=OWN_PLUGIN)
     assert (found.phase, found.culprit) == ("held back", "ColdNodes")
     assert "the Pod has 90 degrees" in text
+
+
+def test_devices_of_two_drivers_are_told_apart() -> None:
+    """Pools and devices of one name on one node: the driver is part of the name then."""
+    other = slice_of("n1", [device("a")], name="other", driver="other.example.com")
+    items = [node("n1"), gpu_class(), slice_of("n1", [device("a")]), other, held("h", "n1", "a"), want(request()),
+             pod("p", claim="want")]  # fmt: skip
+    found, _ = explained(items)
+    names = {part.reason: part.devices for part in found.nodes[0].claims[0].requests[0].refused}
+    assert names == {"in use by claim": [f"{DRIVER}/n1/a"], "selector false": ["other.example.com/n1/a"]}
+
+
+def test_a_device_that_many_nodes_see_has_one_holder() -> None:
+    """Seen from three nodes it is still one device, held once."""
+    items = [*(node(f"n{number}") for number in range(3)), gpu_class(), slice_of(None, [device("a")]),
+             held("h", "net", "a"), want(request()), pod("p", claim="want")]  # fmt: skip
+    found, text = explained(items)
+    (group,) = found.nodes
+    assert group.claims[0].requests[0].refused[0].holders == {"default/h": 1}
+    assert "1 by claim default/h" in text

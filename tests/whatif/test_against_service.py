@@ -192,7 +192,7 @@ async def test_what_is_imagined_happens(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 180))
+@pytest.mark.parametrize("seed", range(100, 140))
 async def test_what_is_imagined_happens_in_many_clusters(seed: int) -> None:
     """The same with many more."""
     await compare(seed)

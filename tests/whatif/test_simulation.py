@@ -13,7 +13,8 @@ from scheduler.app.profiles import build_profiles, queue_hooks
 from scheduler.app.snapshot import imagined_ids, objects_of
 from scheduler.config import load_config
 from scheduler.dra.features import Features
-from scheduler.framework.permit import WaitingPods
+from scheduler.framework.permit import PermitResult, WaitingPods
+from scheduler.framework.status import Code, Status
 from scheduler.queue.scheduling_queue import SchedulingQueue
 from scheduler.whatif.build import state_of
 from scheduler.whatif.controllers import evict
@@ -54,6 +55,26 @@ def test_a_victim_comes_back_and_waits_or_goes_elsewhere() -> None:
     roomy = ask([node("n1", cpu="1"), node("n2", cpu="1"), victim], edit, until_stable=True)
     assert places(roomy) == {"web-1": "gone", "web-1-new": "n2", "high": "n1"}
     assert not roomy.troubled
+
+
+def test_a_budget_is_used_up_by_evictions() -> None:
+    """Whoever is evicted counts against the budgets that speak of it, down to nothing; others do not."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "spared"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    pods = [placed(pod(f"p-{number}"), "n1") for number in range(3)]
+    for one, app in zip(pods, ("other", "spared", "spared"), strict=True):
+        one["metadata"]["labels"] = {"app": app}
+    store = Store(objects_of([node("n1"), budget, *pods], Features(), live=False), NOW)
+    allowed = []
+    for one in list(store.pods()):
+        evict(store, one)
+        allowed += [found.status.disruptionsAllowed for found in store.of("PodDisruptionBudget")]
+    assert allowed == [1, 0, 0]
 
 
 def test_displacing_goes_on_until_nobody_is_below() -> None:
@@ -224,6 +245,62 @@ def test_one_claim_for_two_pods() -> None:
     """The second follows the first to its node."""
     items = [node("n1"), node("n2"), gpu_class(), gpu_slice("n1", 1), gpu_slice("n2", 1), claim("c")]
     assert places(ask(items, add(pod("p", claim="c"), count=2))) == {"p-1": "n1", "p-2": "n1"}
+
+
+class Breaking:
+    """A plugin that raises."""
+
+    name = "Breaking"
+
+    def __init__(self, handle: object) -> None: ...
+
+    def check(self, cycle: object, node: object) -> None:
+        raise RuntimeError("boom")
+
+
+class Holding:
+    """A Permit plugin that waits and never lets go."""
+
+    name = "Holding"
+
+    def __init__(self, handle: object) -> None: ...
+
+    def permit(self, cycle: object, node: object) -> PermitResult:
+        return PermitResult(Status(Code.WAIT, ("hold",)), 30.0)
+
+
+def with_plugin(point: str, name: str) -> str:
+    """A configuration with one of the two."""
+    return f"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins: {{{point}: {{enabled: [{{name: "tests.whatif.test_simulation:{name}"}}]}}}}
+"""
+
+
+def test_a_plugin_that_breaks_costs_its_pods_their_attempts_only() -> None:
+    """It is told, and it is not tried for ever."""
+    found = ask([node("n1")], add(pod("p"), pod("q")), config=with_plugin("filter", "Breaking"), until_stable=True)
+    assert {change.after.reason for change in found.changes if change.after} == {
+        'running Filter plugin "Breaking" on node n1: RuntimeError: boom'
+    }
+    assert (found.stable, found.attempts) == (True, 4)
+
+
+def test_a_pod_that_waits_at_permit() -> None:
+    """Tried once, its node is kept; until stable its time runs out."""
+    config = with_plugin("permit", "Holding")
+    once = by_pod(ask([node("n1")], add(pod("p")), config=config))["p"].after
+    assert once is not None
+    assert (once.state, once.reason) == ("waits", "node n1 is kept for it")
+    found = ask([node("n1")], add(pod("p")), config=config, until_stable=True)
+    after = by_pod(found)["p"].after
+    assert after is not None
+    assert after.reason.startswith(
+        "0/1 nodes are available: 1 rejected due to timeout after waiting 30s at plugin Holding."
+    )
+    assert found.stable
 
 
 def test_an_empty_cluster_is_no_error() -> None:
