@@ -19,14 +19,14 @@ import msgspec
 import pytest
 import yaml
 
-from e2e.api import CLAIMS, LEASES, NAMESPACES, PODS, SERVICE_ACCOUNTS, Api, Object
+from e2e.api import CLAIMS, LEASES, PODS, SERVICE_ACCOUNTS, Api, Object
 from e2e.cleaning import clean
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.fixtures import make_api
 from e2e.driver import add_node
 from e2e.objects import claim, exactly, pod
 from e2e.provisioner import PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_CLAIMS, late_class, volume, volume_claim
-from e2e.suites.test_rights import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFESTS, granted
+from e2e.suites.test_rights import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFESTS, apply_base, granted
 from e2e.waiting import eventually
 from scheduler.api.bodies import Event, pod_reference
 from scheduler.api.core import Pod
@@ -393,6 +393,7 @@ async def test_no_right_can_be_taken_away(control_plane: ControlPlane) -> None:
     wrong: list[str] = []
     async with make_api(control_plane) as api:
         await clean(api)
+        await asyncio.to_thread(apply_base, control_plane)  # for its namespace
         await _prepare(api)
         pairs = sorted(granted())
         try:
@@ -421,8 +422,6 @@ async def test_no_right_can_be_taken_away(control_plane: ControlPlane) -> None:
 
 
 async def _prepare(api: Api) -> None:
-    if await api.find(NAMESPACES, LEASE) is None:
-        await api.create(NAMESPACES, {"metadata": {"name": LEASE}})
     if await api.find(SERVICE_ACCOUNTS, "prober", NS) is None:
         await api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "prober"}}, NS)
     if await api.find(STORAGE_CLASSES, "late") is None:
