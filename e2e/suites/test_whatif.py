@@ -218,7 +218,7 @@ async def stage(own_control_plane: Callable[..., ControlPlane], tmp_path: Path) 
         await asyncio.to_thread(made.scheduler.start_and_wait)
         try:
             yield made
-            assert '"level":"error"' not in made.scheduler.log()
+            assert made.scheduler.errors() == []
         finally:
             await asyncio.to_thread(made.scheduler.stop)
 
