@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ReferenceType, ref
+
 import msgspec
 
 from scheduler.api.core import Container, Pod
@@ -58,6 +60,7 @@ class PodInfo:
     """
 
     __slots__ = (
+        "__weakref__",
         "_amounts",
         "_verified",
         "host_ports",
@@ -131,11 +134,16 @@ class PodInfo:
 
 
 def pod_info(pod: Pod) -> PodInfo:
-    """The PodInfo of ``pod``, built on first use and kept beside the object. Never raises."""
-    info: PodInfo | None = pod.__dict__.get("info")
+    """The PodInfo of ``pod``, built on first use and kept as long as somebody uses it. Never raises.
+
+    The Pod refers to it weakly: a strong reference would make a cycle of every version of every Pod, which only a
+    collection of the oldest generation frees.
+    """
+    known: ReferenceType[PodInfo] | None = pod.__dict__.get("info")
+    info = None if known is None else known()
     if info is None:
         info = PodInfo(pod)
-        pod.__dict__["info"] = info
+        pod.__dict__["info"] = ref(info)
     return info
 
 

@@ -30,7 +30,7 @@ def levels(value: object) -> int:
 
 
 @given(VALUES, st.sampled_from((1, 2, 3, 7, 1000)), st.integers(1, 4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_shallow_text_and_its_parts_are_the_text(value: object, block_bytes: int, limit: int) -> None:
     """Whatever quotes, backslashes and brackets there are, and wherever a block ends."""
     with pytest.MonkeyPatch.context() as patch:
