@@ -1,4 +1,4 @@
-"""What an attempt costs grows with what changed, not with the cluster: counted in rows that plugins were asked about."""
+"""What an attempt costs grows with what changed, not with the cluster: counted in rows plugins were asked about."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from e2e.bench.workloads import WORKLOADS, node
 from scheduler.api.kinds import NODE
 
 PLUGINS_MAX = 12
-"""Plugins with a vector of their own in the default profile: each may ask about a changed row once to filter and score."""
+"""Plugins with a vector of their own in the default profile: each may ask about a changed row once per point."""
 
 
 @pytest.mark.parametrize("name", DECIDED)
