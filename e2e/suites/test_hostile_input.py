@@ -9,8 +9,10 @@ from e2e.api import CLAIMS, PODS, Api
 from e2e.controlplane import ControlPlane
 from e2e.objects import claim, exactly, pod
 from e2e.scheduler import SchedulerProcess
+from e2e.spaced import PARAMETERS, allocated_spaced, spaced_claim
 from e2e.suites.test_devices import CLASS, NS, create_pods, gpu_cluster, is_bound
 from e2e.waiting import eventually
+from scheduler.api.exact import PROTOBUF
 
 LEVELS = 3000
 """Beyond what the decoder's recursion takes; the API server stores up to 10,000."""
@@ -47,3 +49,32 @@ async def _create_raw(api: Api, body: dict[str, object], marker: str, raw: str) 
     headers = {"Content-Type": "application/json"}
     async with api.session.post(CLAIMS.path(NS), data=text.encode(), headers=headers) as answer:
         assert answer.status == 201, await answer.text()
+
+
+async def test_parameters_that_json_cannot_carry_as_they_are(
+    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """A client that writes JSON with spaces (Python's does) made the claim; another scheduler allocated one like it.
+
+    In JSON the server takes any write of these for a change of what is immutable. Ours arrive all the same: finalizer,
+    allocation, a second reservation; and the parameters stay as they were, byte for byte.
+    """
+    api = clean_cluster
+    await gpu_cluster(api, 2, 4)
+    await spaced_claim(api, "spaced", NS, CLASS)
+    first = {"resource": "pods", "name": "first", "uid": "uid-of-first"}
+    shared = await spaced_claim(api, "shared", NS, CLASS)
+    await allocated_spaced(api, shared, CLASS, "node-1", "gpu-3", first)
+    for name in ("spaced", "shared"):
+        await api.create(PODS, pod(name, claims={"gpu": name}), NS)
+    with SchedulerProcess(tmp_path, control_plane.kubeconfig_for()) as scheduler:
+        for name in ("spaced", "shared"):
+            await eventually(is_bound(api, name), f"the Pod of the claim {name} is bound")
+        assert scheduler.errors() == []
+    for name in ("spaced", "shared"):
+        headers = {"Accept": PROTOBUF}
+        async with api.session.get(CLAIMS.path(NS, name), headers=headers) as answer:
+            stored = await answer.read()
+        assert PARAMETERS.encode() in stored, "the spec is what it was"
+    reserved = (await api.get(CLAIMS, "shared", NS))["status"]["reservedFor"]
+    assert [one["name"] for one in reserved] == ["first", "shared"]

@@ -31,9 +31,16 @@ from e2e.driver import PretendedDriver, add_node
 from e2e.objects import claim_template, device_class, exactly, pod
 from e2e.provisioner import PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_CLAIMS, late_class, volume, volume_claim
 from e2e.scheduler import SchedulerProcess, condition
+from e2e.spaced import allocated_spaced, spaced_claim
 from e2e.waiting import eventually
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
-from scheduler.api.resource import ConsumerReference
+from scheduler.api.resource import (
+    AllocationResult,
+    ConsumerReference,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from scheduler.api.storage import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, ClaimReference
 from scheduler.dra.extended import special_claim
 from scheduler.edge.auth import Authorizer
@@ -173,8 +180,27 @@ async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) 
         kept = await ClaimWriter(client).reserve(old, consumer)
         assert kept.reserved_for(waiting.uid)
         await _bind_volumes(api, client)
+        spaced = await spaced_claim(api, "spaced", NS, CLASS)
+        await ClaimWriter(client).release(await _protected(client, spaced))
+        shared = convert(RESOURCE_CLAIM, await _shared(api))
+        assert (await ClaimWriter(client).reserve(shared, consumer)).reserved_for(waiting.uid)
         own = PodClaims(client, ClaimWriter(client))
         await own.delete(await own.create(special_claim(waiting, "temporary")))
+
+
+async def _protected(client: ApiClient, stored: Object) -> ResourceClaim:
+    """The claim allocated by us, finalizer first."""
+    result = DeviceRequestAllocationResult(request="gpu", driver=CLASS, pool="node-0", device="gpu-0")
+    allocation = AllocationResult(DeviceAllocationResult((result,)))
+    holder = ConsumerReference(resource="pods", name="somebody", uid="uid-of-somebody")
+    return await ClaimWriter(client).allocate(convert(RESOURCE_CLAIM, stored), allocation, holder)
+
+
+async def _shared(api: Api) -> Object:
+    """A claim that a scheduler which speaks protobuf has allocated."""
+    holder = {"resource": "pods", "name": "somebody", "uid": "uid-of-somebody"}
+    stored = await spaced_claim(api, "shared", NS, CLASS)
+    return await allocated_spaced(api, stored, CLASS, "node-0", "gpu-1", holder)
 
 
 async def _bind_volumes(api: Api, client: ApiClient) -> None:
@@ -239,8 +265,8 @@ async def test_every_call_is_allowed_and_every_right_is_used(
             await asyncio.to_thread(scheduler.stop)
     seen = list(calls(audit))
     assert [call for call, status in seen if status in (401, 403)] == []
-    # Asked for by the API server itself while it serves a PATCH of the status: it never shows as a call.
-    synthetic = {("resourceclaims/binding.resource.k8s.io", "patch")}
+    # Asked for by the API server itself while it serves a write of the status: it never shows as a call.
+    synthetic = {("resourceclaims/binding.resource.k8s.io", verb) for verb in ("patch", "update")}
     assert {call for call, _ in seen} | synthetic == granted()
 
 

@@ -26,6 +26,7 @@ from e2e.controlplane.fixtures import make_api
 from e2e.driver import add_node
 from e2e.objects import claim, exactly, pod
 from e2e.provisioner import PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_CLAIMS, late_class, volume, volume_claim
+from e2e.spaced import allocated_spaced, spaced_claim
 from e2e.suites.test_rights import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFESTS, apply_base, granted
 from e2e.waiting import eventually
 from scheduler.api.bodies import Event, pod_reference
@@ -227,6 +228,18 @@ async def allocate(kit: Kit) -> None:
     await ClaimWriter(kit.client).allocate(protected, allocation(), consumer())
 
 
+async def finalize_exactly(kit: Kit) -> None:
+    stored = await spaced_claim(kit.api, kit.name(), NS, CLASS)
+    await ClaimWriter(kit.client).allocate(convert(RESOURCE_CLAIM, stored), allocation(), consumer())
+
+
+async def reserve_exactly(kit: Kit) -> None:
+    first = {"resource": "pods", "name": "first", "uid": "uid-of-first"}
+    stored = await spaced_claim(kit.api, kit.name(), NS, CLASS)
+    shared = await allocated_spaced(kit.api, stored, CLASS, "node-0", "gpu-0", first)
+    await ClaimWriter(kit.client).reserve(convert(RESOURCE_CLAIM, shared), consumer())
+
+
 async def read_claim_back(kit: Kit) -> None:
     item = await kit.claim()
     await kit.touch(item)
@@ -298,11 +311,14 @@ def probes() -> dict[Pair, Probe]:
         ("persistentvolumeclaims", "patch"): select_node,
         ("persistentvolumeclaims", "get"): partial(select_node, deaf=True),
         ("resourceclaims.resource.k8s.io", "patch"): finalize,
+        ("resourceclaims.resource.k8s.io", "update"): finalize_exactly,
         ("resourceclaims.resource.k8s.io", "get"): read_claim_back,
         ("resourceclaims.resource.k8s.io", "create"): make_claim,
         ("resourceclaims.resource.k8s.io", "delete"): delete_claim,
         ("resourceclaims/status.resource.k8s.io", "patch"): allocate,
         ("resourceclaims/binding.resource.k8s.io", "patch"): allocate,
+        ("resourceclaims/status.resource.k8s.io", "update"): reserve_exactly,
+        ("resourceclaims/binding.resource.k8s.io", "update"): reserve_exactly,
         ("events.events.k8s.io", "create"): partial(event, times=1),
         ("events.events.k8s.io", "patch"): partial(event, times=2),
         ("tokenreviews.authentication.k8s.io", "create"): authorize,

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from scheduler.api import bodies
+from scheduler.api.exact import PROTOBUF, ExactChange, NotProtobufError, changed, identity
 from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, decode
 from scheduler.api.meta import revision_of
 from scheduler.api.resource import (
@@ -42,7 +43,7 @@ from scheduler.edge.claim_errors import (
     guard_refusal,
     same_allocation,
 )
-from scheduler.edge.client import ApiClient, Sleep
+from scheduler.edge.client import ApiClient, Response, Sleep
 from scheduler.edge.errors import AnswerLost, ApiError, Conflict, Invalid, NotFound, ServerError
 from scheduler.edge.times import rfc3339_now
 from scheduler.errors import ClusterError
@@ -54,12 +55,13 @@ RETRY_PAUSE_S, RETRY_JITTER = 0.010, 0.1
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One patch of a claim; ``doing`` starts the message of a refusal."""
+    """One patch of a claim; ``doing`` starts the message of a refusal; ``exact`` is the same in protobuf."""
 
     doing: str
     body: bytes
     subresource: str = "status"
     content_type: str = bodies.MERGE_PATCH
+    exact: ExactChange | None = None
 
 
 Plan = Callable[[ResourceClaim], Write | None]
@@ -103,9 +105,11 @@ def allocation_plan(allocation: AllocationResult, consumer: ConsumerReference) -
         if len(now.status.reservedFor) >= RESERVED_FOR_MAX:
             raise ClaimFullError(now.key, now)
         if stored is None and FINALIZER not in now.metadata.finalizers:
-            return Write("add finalizer to claim", bodies.claim_finalizer_patch(now), "")
+            body = bodies.claim_finalizer_patch(now)
+            return Write("add finalizer to claim", body, "", exact=ExactChange(finalizer=True))
         body, content_type = bodies.claim_allocation_patch(now, allocation if stored is None else None, [consumer])
-        return Write("add allocation and reservation to claim", body, content_type=content_type)
+        exact = None if stored is None else ExactChange(add=(consumer,))
+        return Write("add allocation and reservation to claim", body, content_type=content_type, exact=exact)
 
     return plan
 
@@ -127,7 +131,8 @@ def reservation_plan(batch: list[_Reservation]) -> Plan:
         if not fitting:
             return None
         body, content_type = bodies.claim_allocation_patch(now, None, list(fitting.values()))
-        return Write("add reservation to claim", body, content_type=content_type)
+        exact = ExactChange(add=tuple(fitting.values()))
+        return Write("add reservation to claim", body, content_type=content_type, exact=exact)
 
     return plan
 
@@ -151,7 +156,8 @@ def unreservation_plan(pod_uid: str) -> Plan:
     def plan(now: ResourceClaim) -> Write | None:
         if not now.reserved_for(pod_uid):
             return None
-        return Write("remove reservation from claim", bodies.claim_unreserve_patch(now, pod_uid))
+        body = bodies.claim_unreserve_patch(now, pod_uid)
+        return Write("remove reservation from claim", body, exact=ExactChange(remove=pod_uid))
 
     return plan
 
@@ -176,7 +182,7 @@ def release_plan(now: ResourceClaim) -> Write | None:
     """Take our finalizer off, so that the claim can be deleted."""
     if FINALIZER not in now.metadata.finalizers:
         return None
-    return Write("remove finalizer from claim", bodies.claim_release_patch(now), "")
+    return Write("remove finalizer from claim", bodies.claim_release_patch(now), "", exact=ExactChange(finalizer=False))
 
 
 class ClaimWriter:
@@ -338,7 +344,12 @@ class ClaimWriter:
     async def _send(self, claim: ResourceClaim, write: Write) -> ResourceClaim:
         path = self._kind.path(claim.metadata.namespace, claim.metadata.name, write.subresource)
         try:
-            answer = await self._client.call("PATCH", path, write.body, write.content_type)
+            try:
+                answer = await self._client.call("PATCH", path, write.body, write.content_type)
+            except Invalid as error:
+                if write.exact is None or not _only_exactly(error):
+                    raise
+                answer = await self._send_exactly(claim, path, write.exact, error)
         except ApiError as error:
             refusal = guard_refusal(error.message)
             if refusal:
@@ -349,6 +360,18 @@ class ClaimWriter:
             error.args = (f"{write.doing} {claim.key}: {error}",)
             raise
         return self._decoded(claim, answer.body)
+
+    async def _send_exactly(self, claim: ResourceClaim, path: str, change: ExactChange, refusal: Invalid) -> Response:
+        """The same change with every other byte left alone; raises ``refusal`` where that cannot be had."""
+        whole = self._kind.path(claim.metadata.namespace, claim.metadata.name)
+        stored = (await self._client.call("GET", whole, accept=PROTOBUF)).body
+        try:
+            if identity(stored) != (claim.uid, claim.metadata.resourceVersion):
+                raise Conflict(409, "Conflict", f"claim {claim.key} has changed")
+            body = changed(stored, change)
+        except NotProtobufError:
+            raise refusal from None
+        return await self._client.call("PUT", path, body, PROTOBUF)
 
     async def _read_after(self, claim: ResourceClaim, cause: ClusterError) -> ResourceClaim:
         unclear = isinstance(cause, AnswerLost | ServerError)
@@ -382,6 +405,11 @@ class ClaimWriter:
         if not decoded.uid:
             raise AnswerLost(f"the answer is not claim {claim.key}")
         return decoded
+
+
+def _only_exactly(error: Invalid) -> bool:
+    """The server sees a change where we made none: it keeps the claim's parameters in a form that JSON cannot carry."""
+    return "field is immutable" in error.message or "cannot be modified once set" in error.message
 
 
 def _newest(left: ResourceClaim | None, right: ResourceClaim) -> ResourceClaim:

@@ -175,10 +175,12 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
         gated: bool = True,
+        accept: str = "",
     ) -> Response:
         """One try. Raises ApiError, ApiUnavailable or AnswerLost; for a write also NotLeading.
 
-        ``gated`` False is for requests that only look like writes (reviews): they do not ask the gate.
+        ``gated`` False is for requests that only look like writes (reviews): they do not ask the gate. ``accept``: the
+        form of the answer, where it is not JSON.
         """
         gate = self.gate if gated and method != "GET" else None
         if gate is not None:
@@ -189,7 +191,7 @@ class ApiClient:
         started_s, status = loop.time(), 0
         try:
             with mapped_errors(call):
-                if self._direct is not None and body is not None:
+                if self._direct is not None and body is not None and not accept:
                     headers = self._headers(content_type)
                     check = _pass if gate is None else gate.check
                     status, content, retry_after = await self._direct.send(
@@ -197,6 +199,8 @@ class ApiClient:
                     )
                 else:
                     headers = self._headers(content_type if body is not None else "")
+                    if accept:
+                        headers["Accept"] = accept
                     answer = await self._ordinary(
                         session, method, self._url(path, query), body, headers, timeout_s, gate
                     )
@@ -247,13 +251,14 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         timeout_s: float = REQUEST_TIMEOUT_S,
         gated: bool = True,
+        accept: str = "",
     ) -> Response:
         """``request`` with retries. A write whose answer was lost is not repeated here: the caller reads back."""
         tries = overloaded = 0
         while True:
             try:
                 return await self.request(
-                    method, path, body, content_type, query=query, timeout_s=timeout_s, gated=gated
+                    method, path, body, content_type, query=query, timeout_s=timeout_s, gated=gated, accept=accept
                 )
             except TooManyRequests as error:
                 overloaded += 1
