@@ -77,4 +77,4 @@ async def test_parameters_that_json_cannot_carry_as_they_are(
             stored = await answer.read()
         assert PARAMETERS.encode() in stored, "the spec is what it was"
     reserved = (await api.get(CLAIMS, "shared", NS))["status"]["reservedFor"]
-    assert [one["name"] for one in reserved] == ["first", "shared"]
+    assert "shared" in [one["name"] for one in reserved], "first, whose Pod there never was, may be gone again"
