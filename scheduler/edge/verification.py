@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable
+from contextlib import suppress
 
 from scheduler.api.core import Pod
 from scheduler.api.meta import revision_of
@@ -36,6 +37,7 @@ class Verification:
     ) -> None:
         self.state, self.revisions, self.timeout_s = state, revisions, timeout_s
         self._deallocate = deallocate
+        self._contested: dict[str, list[ResourceClaim]] = {}
         self.on_verified: Callable[[str, float], None] = lambda result, waited_s: None
 
     async def verify(self, placed: Placed, written: list[ResourceClaim], outcome: CommitOutcome) -> None:
@@ -127,14 +129,24 @@ class Verification:
         """
         trouble = ""
         for claim in claims:
+            mine = reservation(claim, pod)
             try:
-                mine = reservation(claim, pod)
                 await self._deallocate(claim, pod.uid if mine is None else mine.uid)
             except ClaimInUseError:
-                continue  # another consumer counts on it now: it keeps the claim, this Pod tries again
+                # Another consumer counts on it now: it keeps the claim, this Pod tries again.
+                if mine is None or mine.uid == pod.uid:
+                    self._contested.setdefault(pod.uid, []).append(claim)
             except SchedulerError as error:
                 trouble += f"; claim {claim.key} could not be given back: {error}"
         return trouble
+
+    async def give_back_last(self, pod: Pod) -> None:
+        """After ``pod`` has been taken out of its claims: what lost and was in use by others is given back if none is
+        left. Two Pods that share it and have both lost would else wait for each other, and try for ever.
+        """
+        for claim in self._contested.pop(pod.uid, ()):
+            with suppress(SchedulerError):  # in use by another one still, who finds out by itself
+                await self._deallocate(claim, pod.uid)
 
     async def keep_published(self, placed: Placed, written: list[ResourceClaim]) -> None:
         """Give back what vanished between our write and now; raises what devices_there raises."""
