@@ -117,6 +117,7 @@ class Committer:
             self._withdrawable.discard(placed.pod.uid)
             self._withdrawn.discard(placed.pod.uid)
         await self.undo(placed, promised)
+        await self.verification.give_back_last(placed.pod)
         return outcome
 
     def withdraw(self, uid: str) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable
+from contextlib import suppress
 
 from scheduler.api.core import Pod
 from scheduler.api.meta import revision_of
-from scheduler.api.resource import AllocationResult, ResourceClaim
+from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.cycle.decision import Placed
 from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
@@ -36,27 +37,30 @@ class Verification:
     ) -> None:
         self.state, self.revisions, self.timeout_s = state, revisions, timeout_s
         self._deallocate = deallocate
+        self._contested: dict[str, list[ResourceClaim]] = {}
         self.on_verified: Callable[[str, float], None] = lambda result, waited_s: None
 
     async def verify(self, placed: Placed, written: list[ResourceClaim], outcome: CommitOutcome) -> None:
         """Wait until the claim watch has passed our writes, then look who else holds our devices.
 
-        Claims that had their allocation before are looked at too, as long as no other Pod counts on them: a process
-        that died between write and verification left them unchecked.
+        Claims that had their allocation before are looked at too, as long as no bound Pod counts on them: a process
+        that died between write and verification left them unchecked, and another Pod that shares the claim may have
+        written it a moment ago and be about to lose it.
         """
         began_s = asyncio.get_running_loop().time()
-        if written:
-            revision = max(revision_of(claim.metadata.resourceVersion) or 0 for claim in written)
-            if not await self.revisions.wait_revision(revision, self.timeout_s):
-                self.on_verified("late", asyncio.get_running_loop().time() - began_s)
-                text = f"the claim watch did not reach revision {revision} within {self.timeout_s:g} s"
-                raise LostError(text + await self._give_back(written, placed.pod))
         ours = {claim.uid: claim for claim in written}
+        found = self._unchecked(placed.pod, ours)
+        revision = max((revision_of(claim.metadata.resourceVersion) or 0 for claim in written), default=0)
+        revision = max(revision, *(at for _, at in found if at != _LAST), 0)
+        if revision and not await self.revisions.wait_revision(revision, self.timeout_s):
+            self.on_verified("late", asyncio.get_running_loop().time() - began_s)
+            text = f"the claim watch did not reach revision {revision} within {self.timeout_s:g} s"
+            raise LostError(text + await self._give_back(written, placed.pod))
         lost: list[ResourceClaim] = []
         texts: list[str] = []
-        judged = [*written, *self._unchecked(placed.pod, ours)]
-        for claim in judged:
-            verdict = self._verdict(placed, claim, None if claim.uid in ours else _LAST)
+        judged = [*((claim, None) for claim in written), *found]
+        for claim, at in judged:
+            verdict = self._verdict(placed, claim, at)
             if isinstance(verdict, str):
                 texts.append(verdict)
                 if claim.uid in ours:
@@ -74,15 +78,25 @@ class Verification:
             outcome.overlaps.clear()
             raise LostError("; ".join(texts) + await self._give_back(lost, placed.pod))
 
-    def _unchecked(self, pod: Pod, ours: Container[str]) -> list[ResourceClaim]:
-        """Allocated claims of the Pod that this commit did not write and nobody else uses."""
-        return [
-            claim
-            for claim in self.state.devices.claims_of(pod)
-            if claim.uid not in ours
-            and claim.status.allocation is not None
-            and all(consumer.uid == pod.uid for consumer in claim.consumers)
-        ]
+    def _unchecked(self, pod: Pod, ours: Container[str]) -> list[tuple[ResourceClaim, int]]:
+        """Allocated claims of the Pod that this commit did not write and no bound Pod uses, with the revision at which
+        the allocation appeared (_LAST: unknown). Claims of groups are their group's.
+        """
+        ledger, found = self.state.devices.ledger, list[tuple[ResourceClaim, int]]()
+        for claim in self.state.devices.claims_of(pod):
+            others = [consumer for consumer in claim.consumers if consumer.uid != pod.uid]
+            if claim.uid in ours or claim.status.allocation is None or any(map(self._counts, others)):
+                continue
+            at = ledger.first_allocated_revision(claim.uid)
+            found.append((claim, _LAST if at is None else at))
+        return found
+
+    def _counts(self, consumer: ConsumerReference) -> bool:
+        """True for a consumer that keeps the claim whatever we find: a Pod on a node, or no Pod at all."""
+        if consumer.resource != "pods":
+            return True
+        pod = self.state.pods.get(consumer.uid)
+        return pod is not None and bool(pod.spec.nodeName) and not pod.terminal
 
     def _verdict(self, placed: Placed, claim: ResourceClaim, revision: int | None) -> Verdict | str:
         """Who else holds the claim's devices; a text when claim or node are no longer what the decision left."""
@@ -115,14 +129,24 @@ class Verification:
         """
         trouble = ""
         for claim in claims:
+            mine = reservation(claim, pod)
             try:
-                mine = reservation(claim, pod)
                 await self._deallocate(claim, pod.uid if mine is None else mine.uid)
             except ClaimInUseError:
-                continue  # another consumer counts on it now: it keeps the claim, this Pod tries again
+                # Another consumer counts on it now: it keeps the claim, this Pod tries again.
+                if mine is None or mine.uid == pod.uid:
+                    self._contested.setdefault(pod.uid, []).append(claim)
             except SchedulerError as error:
                 trouble += f"; claim {claim.key} could not be given back: {error}"
         return trouble
+
+    async def give_back_last(self, pod: Pod) -> None:
+        """After ``pod`` has been taken out of its claims: what lost and was in use by others is given back if none is
+        left. Two Pods that share it and have both lost would else wait for each other, and try for ever.
+        """
+        for claim in self._contested.pop(pod.uid, ()):
+            with suppress(SchedulerError):  # in use by another one still, who finds out by itself
+                await self._deallocate(claim, pod.uid)
 
     async def keep_published(self, placed: Placed, written: list[ResourceClaim]) -> None:
         """Give back what vanished between our write and now; raises what devices_there raises."""

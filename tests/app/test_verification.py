@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.api.kinds import RESOURCE_CLAIM
 from scheduler.embedded.faults import Action
-from tests.app.objects import Object, gpu_class, gpu_slice, node, pod, template
+from tests.app.objects import Object, claim, gpu_class, gpu_slice, node, pod, template
 from tests.app.race import CONFIG, allocated, create, foreign_claim, idle, results, until_bound
 from tests.app.world import World, world
 
@@ -110,3 +110,47 @@ async def test_both_claims_go_back_when_the_order_is_unknown() -> None:
         assert await w.bound() == {}
         assert w.counts.seen["deallocate success"] == 2
         assert w.counts.seen["verified pair"] == 0
+
+
+async def test_a_pod_that_shares_a_claim_does_not_count_on_its_writer() -> None:
+    """The first Pod of a shared claim writes its allocation second; before it finds out, another Pod has reserved the
+    claim. That one must not be bound with what is about to be lost: both get in with the other device.
+    """
+    async with world([gpu_class(), node("n1"), gpu_slice("n1", 2), claim("shared")], CONFIG) as w:
+        claims, revisions = w.service.committer.performer.claims, w.service.committer.verification.revisions
+        allocate, reserve, wait = claims.allocate, claims.reserve, revisions.wait_revision
+        reserved, steps = asyncio.Event(), list[str]()
+
+        async def allocated_second(*arguments: Any) -> Any:
+            if not steps:
+                steps.append("foreign")
+                await foreign_claim(w, "foreign", "n1", "gpu-0")
+            return await allocate(*arguments)
+
+        async def reserved_in_between(*arguments: Any) -> Any:
+            answer = await reserve(*arguments)
+            reserved.set()
+            return answer
+
+        async def waited(*arguments: Any) -> bool:
+            if len(steps) == 1:  # the writer's verification: by now the other Pod may come
+                steps.append("second")
+                await create(w, pod("second", claim="shared"))
+                await reserved.wait()
+            return await wait(*arguments)
+
+        claims.allocate, claims.reserve = allocated_second, reserved_in_between  # type: ignore[method-assign]
+        revisions.wait_revision = waited  # type: ignore[method-assign]
+        await create(w, pod("first", claim="shared"))
+        seen: set[tuple[str, str]] = set()
+
+        async def both() -> bool:
+            for name in await w.bound():
+                assert name in ("first", "second")
+                seen.update((await results(w))["shared"])
+            return len(await w.bound()) == 2
+
+        await w.until(both, "both Pods are bound", 20)
+        assert seen == {("n1", "gpu-1")}
+        assert w.counts.seen["verified lost"] >= 1
+        assert steps == ["foreign", "second"]

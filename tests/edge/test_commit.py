@@ -206,7 +206,7 @@ async def test_an_undo_that_fails_does_not_keep_the_next_one() -> None:
     w.calls.fail = {"bind n1": [ClusterError("refused")], "unreserve a": [ClusterError("away")]}
     outcome = await w.commit()
     assert outcome.text.endswith("refused")
-    assert w.calls.log == ["bind n1", "unreserve a", "unreserve b"]
+    assert w.calls.log == ["wait 2", "bind n1", "unreserve a", "unreserve b"]
 
 
 async def test_a_plugin_that_raises_is_named() -> None:
@@ -317,7 +317,8 @@ async def test_giving_back_goes_on_after_a_failure() -> None:
         "deallocate b": [ClusterError("away")],
     }
     outcome = await w.commit()
-    assert w.calls.log[-3:] == ["deallocate a", "deallocate b", "deallocate c"]
+    # The first one is asked for again once the Pod has left it: others may have left it, too.
+    assert w.calls.log[-4:] == ["deallocate a", "deallocate b", "deallocate c", "deallocate a"]
     assert outcome.text.endswith("; claim default/b could not be given back: away")
 
 
@@ -364,16 +365,35 @@ async def test_the_one_who_was_second_is_reported() -> None:
     assert outcome.overlaps == ["device d/n1/x of claim default/a: also default/other"]
 
 
-@pytest.mark.parametrize(("others", "bound"), [((), False), (("q",), True)])
-async def test_an_allocation_found_stored_is_verified_while_nobody_counts_on_it(
-    others: tuple[str, ...], bound: bool
+@pytest.mark.parametrize(("others", "on_node", "bound"), [((), "", False), (("q",), "", False), (("q",), "n2", True)])
+async def test_an_allocation_found_stored_is_verified_until_a_bound_pod_counts_on_it(
+    others: tuple[str, ...], on_node: str, bound: bool
 ) -> None:
-    """Left behind unverified it may collide; once another Pod uses it, one more Pod takes nothing from anybody."""
+    """Left behind unverified, or about to be lost by the Pod that wrote it, it may collide; once a Pod that shares the
+    claim is on a node, one more Pod takes nothing from anybody.
+    """
     held = claim("a", 60, "x", ["p", *others])
     w = CommitWorld(Steps(), held, claim("other", 50, "x", ["z"]))
+    metadata = {"name": "q", "namespace": "default", "uid": "uid-q"}
+    w.state.apply(Change(POD, None, convert(POD, {"metadata": metadata, "spec": {"nodeName": on_node}})))
     outcome = await w.commit()
     assert outcome.bound is bound
-    assert w.calls.log == (["bind n1"] if bound else ["deallocate a"])
+    assert w.calls.log == (["bind n1"] if bound else ["wait 60", "deallocate a"])
+
+
+async def test_the_last_of_two_losers_gives_the_shared_claim_back() -> None:
+    """Each Pod finds the other in the claim and leaves it: whoever leaves last clears what both have lost."""
+    held = claim("a", 60, "x", ["p", "q"])
+    undo = [UnreserveClaim(held, "uid-p")]
+    for last in (True, False):
+        w = CommitWorld(Steps((), undo), held, claim("other", 50, "x", ["z"]))
+        in_use = [ClaimInUseError("default/a", [], held) for _ in range(1 if last else 2)]
+        w.calls.fail = {"deallocate a": list(in_use)}
+        outcome = await w.commit()
+        assert outcome.lost
+        assert "held by claim default/other, which was first" in outcome.text
+        assert w.calls.log == ["wait 60", "deallocate a", "unreserve a", "deallocate a"]
+        assert w.calls.fail["deallocate a"] == []
 
 
 async def test_a_wait_ends_with_its_answer() -> None:
