@@ -42,7 +42,7 @@ def report(outcomes: Collection[Outcome]) -> str:
 def _ranges(numbers: Iterable[int]) -> str:
     """1000-1003, 1010: what follows on each other is one range."""
     parts: list[list[int]] = []
-    for number in sorted(numbers):
+    for number in sorted(set(numbers)):
         if parts and number == parts[-1][1] + 1:
             parts[-1][1] = number
         else:
