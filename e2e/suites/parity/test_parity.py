@@ -6,6 +6,7 @@ Only schedulerName differs. Both schedulers run all the time; between the two ro
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from scheduler.embedded.kubelet import PretendedKubelet
 Object = dict[str, Any]
 THEIRS, OURS = "default-scheduler", "dra-scheduler"
 SETTLE_TIMEOUT_S = 15.0
+_VICTIMS = re.compile(r"preempting (\d+) victims")
 _WHILE_THEY_GO = "not eligible due to a terminating pod on the nominated node"
 
 
@@ -161,7 +163,14 @@ async def _refusals(api: Api) -> dict[str, set[str]]:
         if refused <= set(told):
             break
         await asyncio.sleep(0.3)
-    return told
+    return {name: _first_preemption(notes) for name, notes in told.items()}
+
+
+def _first_preemption(notes: set[str]) -> set[str]:
+    """``notes`` without the preemptions of a later try, made when some of the victims had gone already."""
+    victims = {note: int(found[1]) for note in notes if (found := _VICTIMS.search(note))}
+    most = max(victims.values(), default=0)
+    return {note for note in notes if victims.get(note, most) == most}
 
 
 async def _round(api: Api, scheduler: str) -> dict[str, Outcome]:
