@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +133,28 @@ def _kubeconfig_files(path: str) -> str:
     return name
 
 
+@contextmanager
+def _absent(module: str) -> Iterator[None]:
+    """Import as if ``module`` were not installed, unless it is imported already.
+
+    kubernetes-asyncio takes kubernetes-validate along when it is there, for calls that are not made here; that one
+    compiles grammars for a second and a half.
+    """
+    there = module in sys.modules
+    if not there:
+        sys.modules[module] = None  # type: ignore[assignment]  # the import system's own sign for "not to be found"
+    try:
+        yield
+    finally:
+        if not there:
+            sys.modules.pop(module, None)
+
+
 async def from_kubeconfig(path: str = "", context: str = "") -> Access:
     """Access from a kubeconfig: ``path`` or $KUBECONFIG or ~/.kube/config. Raises ConfigError."""
     # kubernetes-asyncio imports every model with its client (a second of CPU): only when a cluster is used.
-    from kubernetes_asyncio import client, config
+    with _absent("kubernetes_validate"):
+        from kubernetes_asyncio import client, config
 
     name = _kubeconfig_files(path)
     configuration = type.__call__(client.Configuration)
@@ -182,8 +202,9 @@ def _renewal(loader: Any, access: Access) -> None:
 
 def in_cluster() -> Access:
     """Access from the ServiceAccount mounted into this Pod. Raises ConfigError outside a cluster."""
-    from kubernetes_asyncio import client, config
-    from kubernetes_asyncio.config.incluster_config import SERVICE_TOKEN_FILENAME
+    with _absent("kubernetes_validate"):
+        from kubernetes_asyncio import client, config
+        from kubernetes_asyncio.config.incluster_config import SERVICE_TOKEN_FILENAME
 
     configuration = type.__call__(client.Configuration)
     try:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import datetime
 import ssl
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,14 @@ def test_token_file_is_read_again(tmp_path: Path) -> None:
     file.unlink()
     now_s[0] = 61.0
     assert access.authorization() == "Bearer two"
+
+
+def test_what_is_not_needed_is_not_imported() -> None:
+    """kubernetes-validate costs a second and a half of the start where it is installed; later it can be imported."""
+    code = (
+        "import sys; from scheduler.edge.credentials import _absent\n"
+        "with _absent('kubernetes_validate'):\n    from kubernetes_asyncio import client, config\n"
+        "assert 'kubernetes_validate' not in sys.modules and 'rfc3987_syntax' not in sys.modules\n"
+        "import kubernetes_validate"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
