@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e supply tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-guard bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-micro bench-guard bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -20,6 +20,8 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --quiet --no-deps --no-build-isolation --editable .
+	@# As pip does for a wheel: else every start compiles all modules where PYTHONDONTWRITEBYTECODE is set (0.5 s).
+	$(BIN)/python -m compileall -q scheduler plugins
 	@touch $@
 
 demo: install ## run the scheduler on a small made-up GPU cluster, no cluster needed
@@ -102,6 +104,10 @@ GUARD ?= --guard
 race: install controlplane ## kube-scheduler and we on the same devices, with the guard or (GUARD=) without: make race [PODS= DEVICES= ROUNDS=]
 	$(BIN)/python -m e2e.race $(GUARD) --pods $(or $(PODS),1000) --devices $(or $(DEVICES),1200) --rounds $(or $(ROUNDS),5)
 
+bench-micro: install ## CPU of single steps at 100 to 15,000 nodes, with pytest-benchmark: make bench-micro [ARGS='-k decide']
+	$(BIN)/pytest e2e/bench/test_micro.py --timeout 1800 --benchmark-timer=time.thread_time \
+	  --benchmark-columns=min,median,iqr,max,rounds --benchmark-sort=fullname --benchmark-disable-gc $(ARGS)
+
 bench-guard: install controlplane ## what the guard adds to an allocation, p50 and p99, and how many it answers per second
 	$(BIN)/python -m e2e.bench.guard
 
@@ -156,3 +162,4 @@ lock: install ## pin the dependencies of pyproject.toml again (two files); UPGRA
 
 clean: ## remove .venv, build results and caches of this tree
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find scheduler plugins -name __pycache__ -prune -exec rm -r {} +

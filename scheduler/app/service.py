@@ -272,7 +272,14 @@ class Service:
         self.log.warning("trouble", message=text)
 
     def start(self) -> None:
-        """Begin to watch and to write events and conditions."""
+        """Begin to watch and to write events and conditions.
+
+        What is imported by now leaves the garbage collector's sight: it would be gone through again and again while
+        the first lists come in.
+        """
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         for work in (
             *(reflector.run() for reflector in self.reflectors.values()),
             self.recorder.run(),
@@ -297,9 +304,7 @@ class Service:
         finally:
             for wait in waits:
                 wait.cancel()
-        gc.collect()
         gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
 
     async def run(self) -> None:
         """Decide until ``stop``; what is being written then is finished. A background task that dies ends it too."""

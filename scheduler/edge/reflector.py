@@ -17,15 +17,16 @@ from typing import Any, Protocol
 import msgspec
 
 from scheduler.api.changes import Change
-from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import DecodeError, Kind, decode
 from scheduler.api.meta import ObjectMeta
 from scheduler.edge.backoff import Backoff
 from scheduler.edge.client import ApiClient, Sleep
 from scheduler.edge.difference import missed_changes, revision_of
-from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError, decode_status, error_for
+from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError
 from scheduler.edge.lines import LineSplitter, LineTooLongError
 from scheduler.edge.lister import PAGE_LIMIT, Lister
+from scheduler.edge.timeslices import TimeSlices
+from scheduler.edge.watch_events import EventReader, StartOverError, meta_of
 from scheduler.errors import ClusterError
 
 WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S = 300, 600
@@ -35,33 +36,8 @@ SHORT_WATCH_PAUSE_S = 0.1
 UNKNOWN_KIND_PAUSE_S = 60.0
 REFUSED_PAUSE_MAX_S = 4.0
 RECONCILE_WAIT_S = 90.0
-
-
-class _Meta(msgspec.Struct):
-    metadata: ObjectMeta = ObjectMeta()
-
-
-class _WatchEvent(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _Seen(msgspec.Struct):
-    """A watch event; ``object`` is an object of the kind, or its bytes when it still has to be decoded."""
-
-    type: str
-    meta: ObjectMeta
-    object: Any
-
-
-def _whole_event(kind: Kind) -> msgspec.json.Decoder[Any]:
-    """Decodes an event and its object in one pass."""
-    fields: list[tuple[str, Any]] = [("type", str), ("object", kind.wire or kind.struct)]
-    return msgspec.json.Decoder(msgspec.defstruct(f"{kind.name}Event", fields))
-
-
-_EVENT = msgspec.json.Decoder(_WatchEvent)
-_META = msgspec.json.Decoder(_Meta)
+EVENTS_AT_ONCE = 16
+"""Events, and changes of the first LIST, that are taken between two looks at the clock."""
 
 
 class Sink(Protocol):
@@ -91,10 +67,6 @@ class Counters(msgspec.Struct):
     watches: int = 0
     events: int = 0
     failures: int = 0
-
-
-class _StartOverError(Exception):
-    """Only a new LIST helps."""
 
 
 class Reflector:
@@ -137,7 +109,7 @@ class Reflector:
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
         self._events_at_gap = -1
-        self._whole = _whole_event(kind)
+        self._reader = EventReader(kind, self._path)
 
     async def run(self) -> None:
         """List and watch until cancelled. Never raises for what the server or the network does."""
@@ -145,7 +117,7 @@ class Reflector:
             try:
                 await self._list_and_deliver()
                 await self._watch_until_gap()
-            except _StartOverError as reason:
+            except StartOverError as reason:
                 self._on_trouble(f"{self.kind.resource}: listing again: {reason}")
                 if self._gap_again():
                     await self._sleep(self._backoff.next_s())
@@ -188,17 +160,28 @@ class Reflector:
         objects: dict[str, Any] = {}
         bad: set[str] = set()
         items, revision = await self._lister.list_raw()
+        for raw, found in await self._decoded(items):
+            if isinstance(found, DecodeError):
+                key = self._key_of_bad(raw)
+                bad.add(key)
+                self._report_bad(key, self._uid_of_bad(raw), found, kept=key in self.store)
+            else:
+                objects[found.metadata.key] = found
+        return objects, bad, revision
+
+    async def _decoded(self, items: list[msgspec.Raw]) -> list[tuple[msgspec.Raw, Any]]:
+        """Each item with its object, or with the DecodeError that says why there is none. In slices of time."""
+        slices = TimeSlices()
+        found: list[tuple[msgspec.Raw, Any]] = []
         for raw in items:
             try:
                 # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
-                decoded = decode(self.kind, bytes(raw))
+                found.append((raw, decode(self.kind, bytes(raw))))
             except DecodeError as error:
-                key = self._key_of_bad(raw)
-                bad.add(key)
-                self._report_bad(key, self._uid_of_bad(raw), error, kept=key in self.store)
-                continue
-            objects[decoded.metadata.key] = decoded
-        return objects, bad, revision
+                found.append((raw, error))
+            if slices.over:
+                await slices.rest()
+        return found
 
     async def reconcile(self) -> int:
         """Compare the copy with a fresh LIST and deliver what the watch missed; how many objects that were.
@@ -230,22 +213,35 @@ class Reflector:
     async def _list_and_deliver(self) -> None:
         items, revision = await self._lister.list_raw()
         self.counters.lists += 1
-        batch = self._difference(items, revision)
+        batch = self._difference(await self._decoded(items), revision)
+        if not self.synced.is_set():
+            batch = await self._begin(batch)
         self._advance(batch, revision, reset=True)
         self.synced.set()
         self._backoff.reset()
 
-    def _difference(self, items: list[msgspec.Raw], revision: int) -> list[Change]:
+    async def _begin(self, batch: list[Change]) -> list[Change]:
+        """Deliver a first LIST in slices of time, all but its last part, which is returned.
+
+        Nobody decides before every kind is complete. A later LIST is delivered in one piece: a half of it could show
+        a device with its old and its new holder.
+        """
+        slices = TimeSlices()
+        last = max(len(batch) - EVENTS_AT_ONCE, 0)
+        for start in range(0, last, EVENTS_AT_ONCE):
+            self._sink.deliver(batch[start : min(start + EVENTS_AT_ONCE, last)], self.revision)
+            if slices.over:
+                await slices.rest()
+        return batch[last:]
+
+    def _difference(self, items: list[tuple[msgspec.Raw, Any]], revision: int) -> list[Change]:
         """What changed between the copy and a complete LIST: deletions first. Updates the copy."""
         gone = dict(self.store)
         changes: list[Change] = []
         told, self._told = self._told, {}  # whatever is not in the LIST any more is forgotten
-        for raw in items:
-            try:
-                # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
-                new = decode(self.kind, bytes(raw))
-            except DecodeError as error:
-                self._keep_if_same(raw, error, gone, told)
+        for raw, new in items:
+            if isinstance(new, DecodeError):
+                self._keep_if_same(raw, new, gone, told)
                 continue
             meta = new.metadata
             key, old = meta.key, self.store.get(meta.key)
@@ -289,21 +285,21 @@ class Reflector:
     # WATCH
 
     async def _watch_until_gap(self) -> None:
-        """Watch again and again from where the last stream ended. Raises _StartOverError or Gone."""
+        """Watch again and again from where the last stream ended. Raises StartOverError or Gone."""
         loop = asyncio.get_running_loop()
         while True:
             started_s, events_before = loop.time(), self.counters.events
             try:
                 await self._watch_once()
             except Gone as error:
-                raise _StartOverError(str(error)) from error
+                raise StartOverError(str(error)) from error
             except NotFound:
                 raise
             except ClusterError as error:
                 self.counters.failures += 1
                 self._on_trouble(f"{self.kind.resource}: {error}")
                 if _unknown_revision(error):
-                    raise _StartOverError(str(error)) from error
+                    raise StartOverError(str(error)) from error
                 if self.counters.events > events_before:
                     self._backoff.reset()
                 await self._sleep(self._pause_s(error))
@@ -324,19 +320,22 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._rng.randint(WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S)),
         }
-        splitter = LineSplitter()
+        splitter, slices = LineSplitter(), TimeSlices()
         self.counters.watches += 1
         async with self._client.stream(self._path, query, silence_timeout_s=self._silence_timeout_s) as chunks:
             async for chunk in chunks:
                 try:
                     lines = splitter.feed(chunk)
                 except LineTooLongError as error:
-                    raise _StartOverError(str(error)) from error
-                if lines:
-                    self._take(lines)
+                    raise StartOverError(str(error)) from error
+                slices.begin()
+                for start in range(0, len(lines), EVENTS_AT_ONCE):
+                    self._take(lines[start : start + EVENTS_AT_ONCE])
+                    if slices.over:
+                        await slices.rest()
 
     def _take(self, lines: list[bytes]) -> None:
-        """Apply the events of one chunk and deliver them as one batch, also when a later line is bad."""
+        """Apply some events and deliver them as one batch, also when a later line is bad."""
         batch: list[Change] = []
         revision = self.revision
         try:
@@ -347,7 +346,7 @@ class Reflector:
 
     def _event(self, line: bytes, batch: list[Change]) -> int:
         """Take one event; returns the revision it carries."""
-        found = self._read(line)
+        found = self._reader.read(line)
         self.counters.events += 1
         kind, meta = found.type, found.meta
         revision = revision_of(meta.resourceVersion)
@@ -362,7 +361,7 @@ class Reflector:
                 batch.append(Change(self.kind, old, None, revision))
             return revision
         if kind not in ("ADDED", "MODIFIED"):
-            raise _StartOverError(f"unknown watch event type {kind!r}")
+            raise StartOverError(f"unknown watch event type {kind!r}")
         if old is not None and old.metadata.uid != meta.uid:
             del self.store[key]
             batch.append(Change(self.kind, old, None, revision))
@@ -378,25 +377,6 @@ class Reflector:
         self.store[key] = new
         batch.append(Change(self.kind, old, new, revision))
         return revision
-
-    def _read(self, line: bytes) -> _Seen:
-        """One line in one pass; what does not fit at once is looked at piece by piece."""
-        try:
-            whole = decode_deep(self._whole, line)
-            if whole.type != "ERROR":
-                found = whole.object if self.kind.wire is None else whole.object.v1()
-                return _Seen(whole.type, found.metadata, found)
-        except (msgspec.DecodeError, DecodeError):
-            pass
-        try:
-            event = decode_deep(_EVENT, line)
-            if event.type == "ERROR":
-                status = decode_status(event.object)
-                raise error_for(status.code or 500, status, f"GET {self._path} (watch)")
-            return _Seen(event.type, decode_deep(_META, event.object).metadata, event.object)
-        except msgspec.DecodeError as error:
-            # It may have been any change: only a comparison with a LIST can tell.
-            raise _StartOverError(f"unreadable watch event: {error}") from error
 
     # shared
 
@@ -419,7 +399,7 @@ class Reflector:
 
     def _meta_of_bad(self, raw: msgspec.Raw) -> ObjectMeta | None:
         try:
-            return decode_deep(_META, raw).metadata
+            return meta_of(raw)
         except msgspec.DecodeError:
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.bench.micro import DECIDED, Bench, decisions
+from e2e.bench.micro import DECIDED, Bench, rows_asked
 from e2e.bench.workloads import WORKLOADS, node
 from scheduler.api.kinds import NODE
 
@@ -15,8 +15,8 @@ PLUGINS_MAX = 12
 @pytest.mark.parametrize("name", DECIDED)
 def test_after_a_binding_only_changed_rows_are_asked_about(name: str) -> None:
     """Equal Pods, each bound before the next is decided: as many rows at 60 nodes as at 240."""
-    _, few = decisions(WORKLOADS[name], 60, 8)
-    _, many = decisions(WORKLOADS[name], 240, 8)
+    few = rows_asked(WORKLOADS[name], 60, 8)
+    many = rows_asked(WORKLOADS[name], 240, 8)
     assert few == many
     assert 0 < many <= PLUGINS_MAX
 
