@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scheduler.edge.kubeconfig_library import kubeconfig_library
 from scheduler.errors import ConfigError
 
 TOKEN_REREAD_S = 60.0
@@ -133,31 +132,11 @@ def _kubeconfig_files(path: str) -> str:
     return name
 
 
-@contextmanager
-def _absent(module: str) -> Iterator[None]:
-    """Import as if ``module`` were not installed, unless it is imported already.
-
-    kubernetes-asyncio takes kubernetes-validate along when it is there, for calls that are not made here; that one
-    compiles grammars for a second and a half.
-    """
-    there = module in sys.modules
-    if not there:
-        sys.modules[module] = None  # type: ignore[assignment]  # the import system's own sign for "not to be found"
-    try:
-        yield
-    finally:
-        if not there:
-            sys.modules.pop(module, None)
-
-
 async def from_kubeconfig(path: str = "", context: str = "") -> Access:
     """Access from a kubeconfig: ``path`` or $KUBECONFIG or ~/.kube/config. Raises ConfigError."""
-    # kubernetes-asyncio imports every model with its client (a second of CPU): only when a cluster is used.
-    with _absent("kubernetes_validate"):
-        from kubernetes_asyncio import client, config
-
+    configuration_class, config = kubeconfig_library()
     name = _kubeconfig_files(path)
-    configuration = type.__call__(client.Configuration)
+    configuration = type.__call__(configuration_class)
     try:
         loader = await config.load_kube_config(
             config_file=name, context=context or None, client_configuration=configuration
@@ -202,14 +181,11 @@ def _renewal(loader: Any, access: Access) -> None:
 
 def in_cluster() -> Access:
     """Access from the ServiceAccount mounted into this Pod. Raises ConfigError outside a cluster."""
-    with _absent("kubernetes_validate"):
-        from kubernetes_asyncio import client, config
-        from kubernetes_asyncio.config.incluster_config import SERVICE_TOKEN_FILENAME
-
-    configuration = type.__call__(client.Configuration)
+    configuration_class, config = kubeconfig_library()
+    configuration = type.__call__(configuration_class)
     try:
         config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
-        return _from_configuration(configuration, Path(SERVICE_TOKEN_FILENAME))
+        return _from_configuration(configuration, Path(config.incluster_config.SERVICE_TOKEN_FILENAME))
     except Exception as error:  # ConfigException, OSError, ssl.SSLError
         raise ConfigError("kubeconfig", f"not inside a cluster, and no kubeconfig was given: {error}") from error
 

@@ -8,6 +8,7 @@ import datetime
 import ssl
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +178,63 @@ def test_token_file_is_read_again(tmp_path: Path) -> None:
     assert access.authorization() == "Bearer two"
 
 
-def test_what_is_not_needed_is_not_imported() -> None:
-    """kubernetes-validate costs a second and a half of the start where it is installed; later it can be imported."""
-    code = (
-        "import sys; from scheduler.edge.credentials import _absent\n"
-        "with _absent('kubernetes_validate'):\n    from kubernetes_asyncio import client, config\n"
-        "assert 'kubernetes_validate' not in sys.modules and 'rfc3987_syntax' not in sys.modules\n"
-        "import kubernetes_validate"
+def in_a_process(code: str, *arguments: str) -> None:
+    """Run ``code`` where nothing has been imported yet."""
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), *arguments], check=True, timeout=60)
+
+
+def test_reading_a_kubeconfig_imports_no_models_and_leaves_the_library_whole(tmp_path: Path) -> None:
+    """They cost 0.7 s and 40 MB, kubernetes-validate a second more where it is there; a plugin may import it all."""
+    path = write_kubeconfig(tmp_path / "config", {"token": "secret"})
+    in_a_process(
+        """
+        import asyncio, sys
+        from scheduler.edge.credentials import from_kubeconfig
+        access = asyncio.run(from_kubeconfig(sys.argv[1]))
+        assert access.authorization() == "Bearer secret"
+        assert not [name for name in sys.modules if name.startswith("kubernetes")]
+        assert "rfc3987_syntax" not in sys.modules
+        from kubernetes_asyncio import client, config
+        assert client.V1Pod(kind="Pod").to_dict()["kind"] == "Pod" and client.CoreV1Api and config.load_kube_config
+        """,
+        str(path),
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_reduced_library_runs_exec_plugins(tmp_path: Path) -> None:
+    """And renews what they give."""
+    plugin = tmp_path / "plugin.sh"
+    answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"fresh"}}'
+    plugin.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    plugin.chmod(0o755)
+    user = {
+        "exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    }
+    in_a_process(
+        """
+        import asyncio, sys
+        from scheduler.edge.credentials import from_kubeconfig
+        async def both():
+            access = await from_kubeconfig(sys.argv[1])
+            first = access.authorization()
+            access.set_authorization("")
+            await access.renew()
+            return first, access.authorization()
+        assert asyncio.run(both()) == ("Bearer fresh", "Bearer fresh")
+        """,
+        str(write_kubeconfig(tmp_path / "config", user)),
+    )
+
+
+def test_a_library_that_needs_the_rest_is_imported_whole() -> None:
+    """Another version of it may use its models while it is imported."""
+    in_a_process(
+        """
+        import sys
+        from scheduler.edge import kubeconfig_library as library
+        library._Without.exec_module = lambda self, module: exec("raise ImportError('it is needed')")
+        configuration, config = library.kubeconfig_library()
+        assert type.__call__(configuration).verify_ssl and config.load_kube_config
+        assert hasattr(sys.modules["kubernetes_asyncio.client.models"], "V1Pod")
+        """
+    )
