@@ -129,12 +129,14 @@ class AttemptReports:
 
     def failed(self, queued: QueuedPod, pod: Pod, report: FailureReport, started: float, finished: float) -> None:
         """The Pod waits: condition, event, metrics, the attempt's line (kube-scheduler 1.37, spec 6.2)."""
-        self._status.set_condition(pod, report.reason, report.message, report.nominated_node)
+        news = self._status.set_condition(pod, report.reason, report.message, report.nominated_node)
         devices = report.reason == UNSCHEDULABLE and DEVICES in report.unschedulable_plugins
         more = partial(self._summary, pod) if devices else None
         self._event(pod, "Warning", "FailedScheduling", "Scheduling", report.message, more=more)
         result = "unschedulable" if report.reason == UNSCHEDULABLE else "error"
         self._meter.attempt(result, pod.spec.schedulerName, finished - started)
+        if result == "unschedulable" and not news and not verbose(SUCCESS_VERBOSITY):
+            return  # said before: a Pod that waits for a device may be tried several times a second
         line = self._log.info if result == "unschedulable" else self._log.warning
         line(
             result,

@@ -94,11 +94,14 @@ class StatusWriter:
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
 
-    def set_condition(self, pod: Pod, reason: str, message: str, nominated: str | None = None) -> None:
-        """Wish PodScheduled=False with ``reason`` and ``message``; ``nominated``: None keeps it, "" clears it."""
+    def set_condition(self, pod: Pod, reason: str, message: str, nominated: str | None = None) -> bool:
+        """Wish PodScheduled=False with ``reason`` and ``message``; ``nominated``: None keeps it, "" clears it.
+
+        False when that says nothing new: the Pod says it already, or it waits to be written.
+        """
         if nominated == pod.status.nominatedNodeName and not self._nominating(pod.uid):
             nominated = None
-        self._wish(_Wish(pod, reason, message, nominated))
+        return self._wish(_Wish(pod, reason, message, nominated))
 
     def nominate(self, pod: Pod, node_name: str) -> None:
         """Wish nominatedNodeName; "" clears it. A condition that waits to be written is written with it."""
@@ -143,14 +146,16 @@ class StatusWriter:
             return False
         return True
 
-    def _wish(self, wish: _Wish) -> None:
+    def _wish(self, wish: _Wish) -> bool:
         uid = wish.pod.uid
         if uid not in self._busy and self._needless(wish):
             self._wishes.pop(uid, None)
-            return
+            return False
+        waiting = self._wishes.get(uid)
         self._wishes[uid] = wish
         self._idle.clear()
         self._wake.set()
+        return waiting is None or not waiting.same(wish)
 
     def _needless(self, wish: _Wish) -> bool:
         """True when the Pod says so already, or when we wrote it and the watch has not brought it back yet."""
