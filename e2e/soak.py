@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from e2e.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, PODS, Api, Object
 from e2e.bench.measure import cpu_s
@@ -68,7 +69,7 @@ class Churn:
 
     async def _one(self, number: int) -> None:
         seconds = str(round(self._rng.uniform(1.0, 6.0), 1))
-        fields = {"annotations": {RUN_SECONDS_ANNOTATION: seconds}}
+        fields: dict[str, Any] = {"annotations": {RUN_SECONDS_ANNOTATION: seconds}}
         kind = self._rng.random()
         name = f"pod-{number}"
         if kind < 0.1:  # a claim of its own, made and deleted by hand

@@ -54,7 +54,7 @@ async def test_a_taken_name_is_already_exists(api: Subject) -> None:
         ({"apiVersion": "v9"}, 400, "BadRequest", "cannot be handled as a ConfigMap"),
     ],
 )
-async def test_bad_creates_are_refused(api: Subject, change: dict, code: int, reason: str, text: str) -> None:
+async def test_bad_creates_are_refused(api: Subject, change: dict[str, Any], code: int, reason: str, text: str) -> None:
     """Missing or malformed names, wrong namespaces, kinds and versions are refused with their own code and text."""
     answer = await api.post(api.ns("configmaps"), {**config_map("a"), **change})
     assert (answer.code, answer.reason) == (code, reason)
@@ -257,7 +257,7 @@ async def test_leases_are_locked_and_may_be_created_by_put(api: Subject) -> None
     """PUT of a Lease needs a resourceVersion, a stale one is a Conflict, and PUT of a new name creates it."""
     leases = api.group("coordination.k8s.io/v1", "leases")
 
-    def lease(name: str, holder: str, **metadata: str) -> dict:
+    def lease(name: str, holder: str, **metadata: str) -> dict[str, Any]:
         spec = {"holderIdentity": holder, "leaseDurationSeconds": 15}
         kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         return {**kind, "metadata": {"name": name, **metadata}, "spec": spec}

@@ -213,7 +213,7 @@ async def run_phase(api: Api, asker: Asker, ask: bool, name: str, pods_per_s: fl
 
 async def _told(api: Api) -> bool:
     pods = await api.list(PODS, NS)
-    return sum(condition(one).get("reason") == "Unschedulable" for one in pods) == WAITING
+    return len([one for one in pods if condition(one).get("reason") == "Unschedulable"]) == WAITING
 
 
 async def _single(scheduler: SchedulerProcess, asker: Asker, kubeconfig: str, folder: Path, kubectl: Path) -> None:

@@ -204,10 +204,8 @@ def quantile_ms(metrics: str, quantile: float, name: str = SLI) -> float:
     buckets: dict[float, float] = {}
     for line in metrics.splitlines():
         if line.startswith(f"{name}_bucket"):
-            border = line.partition('le="')[2].partition('"')[0]
-            buckets[float(border.replace("+Inf", "inf"))] = buckets.get(
-                float(border.replace("+Inf", "inf")), 0.0
-            ) + float(line.rpartition(" ")[2])
+            until = float(line.partition('le="')[2].partition('"')[0].replace("+Inf", "inf"))
+            buckets[until] = buckets.get(until, 0.0) + float(line.rpartition(" ")[2])
     total = max(buckets.values(), default=0.0)
     low, before = 0.0, 0.0
     for border in sorted(buckets):

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from e2e.bench.micro import CLASS, DECIDED, Bench, Object, warm
-from e2e.bench.workloads import WORKLOADS
+from e2e.bench.micro import DECIDED, Bench, warm
+from e2e.bench.workloads import CLASS, WORKLOADS, Object
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD, decode

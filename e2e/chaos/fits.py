@@ -54,7 +54,8 @@ async def waiting(api: Api) -> tuple[list[str], list[str]]:
     claims = await api.list(CLAIMS, NS)
     by_name = {item["metadata"]["name"]: item for item in claims}
     free = free_room(claims)
-    wrong, right = [], []
+    wrong: list[str] = []
+    right: list[str] = []
     for item in await api.list(PODS, NS):
         spec, meta = item["spec"], item["metadata"]
         if spec["schedulerName"] != OURS or spec.get("nodeName") or meta.get("deletionTimestamp"):

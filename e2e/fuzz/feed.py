@@ -61,5 +61,5 @@ class FeedClient:
                 self._waiting.add(path)
             chunk = await queue.get()
             if chunk is None:
-                raise Gone("the fuzzer wants a new LIST")
+                raise Gone(410, "Expired", "the fuzzer wants a new LIST")
             yield chunk

@@ -21,8 +21,8 @@ UNICODE = (
     "\u200b",
     "ﬀ",
 )
-NAMES = ("", "n1", "n2", "gone", "gpu", "g0", "wanted", "held", "gang", "app", "a", NS, DRIVER, CSI, HOST, ZONE)
-NAMES += (
+NAMES = (
+    *("", "n1", "n2", "gone", "gpu", "g0", "wanted", "held", "gang", "app", "a", NS, DRIVER, CSI, HOST, ZONE),
     "/",
     "a/b/c",
     "..",
@@ -36,8 +36,10 @@ NAMES += (
     "storage",
     "example.com/fpga",
 )
-WORDS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "in", "Equal", "NoSchedule", "NoExecute", "All")
-WORDS += ("ExactCount", "DoNotSchedule", "ScheduleAnyway", "Honor", "Never", "Always", "Succeeded", "Failed", "true")
+WORDS = (
+    *("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "in", "Equal", "NoSchedule", "NoExecute", "All"),
+    *("ExactCount", "DoNotSchedule", "ScheduleAnyway", "Honor", "Never", "Always", "Succeeded", "Failed", "true"),
+)
 QUANTITIES = (
     "",
     "0",
@@ -165,8 +167,10 @@ CEL_BOMBS = (
     "size(" * 200 + "[]" + ")" * 200,
 )
 NUMBERS = (0, 1, -1, 2, 100, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**62, 2**63 - 1, -(2**63), 10**18)
-HUGE_NUMBERS = (b"1e400", b"-1e400", b"1" * 400, b"9" * 5000, b"-9223372036854775809", b"18446744073709551616", b"1.5")
-HUGE_NUMBERS += (b"1e-400", b"0.1e1", b"-0", b"01", b"NaN", b"Infinity", b"1.0", b"3e0")
+HUGE_NUMBERS = (
+    *(b"1e400", b"-1e400", b"1" * 400, b"9" * 5000, b"-9223372036854775809", b"18446744073709551616", b"1.5"),
+    *(b"1e-400", b"0.1e1", b"-0", b"01", b"NaN", b"Infinity", b"1.0", b"3e0"),
+)
 BAD_BYTES = (
     b'"\xff\xfe"',
     b'"\xed\xa0\x80"',

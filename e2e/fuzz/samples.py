@@ -152,7 +152,7 @@ def _held_claim() -> Object:
     """A claim that another Pod holds a device with."""
     claim = _claim("held")
     selector = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
-    result = {"request": "one", "driver": DRIVER, "pool": "n1", "device": "g0", "shareID": "s-1"}
+    result: Object = {"request": "one", "driver": DRIVER, "pool": "n1", "device": "g0", "shareID": "s-1"}
     result |= {"consumedCapacity": {"memory": "8Gi"}, "tolerations": [{"key": "hot", "operator": "Exists"}]}
     claim["status"] = {
         "allocation": {

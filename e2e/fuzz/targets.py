@@ -13,7 +13,7 @@ import importlib
 import sys
 from collections.abc import Callable
 
-import atheris  # type: ignore[import-not-found, unused-ignore]  # no types; wheels for Linux on x86-64 only
+import atheris  # type: ignore[import-not-found, import-untyped, unused-ignore]  # no types; wheels for Linux on x86-64 only
 
 MEASURED = {
     "quantity": "scheduler.api.quantity",

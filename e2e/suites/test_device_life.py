@@ -247,7 +247,7 @@ async def test_a_node_is_drained_and_comes_back(world: World) -> None:
     await world.node("node-0", "gpu")
     await world.node("node-1", "gpu")
     await world.api.patch(NODES, "node-1", {"spec": {"unschedulable": True}})
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "made"}}, "template": template_of()}
+    spec: Object = {"replicas": 1, "selector": {"matchLabels": {"app": "made"}}, "template": template_of()}
     spec["template"]["spec"]["restartPolicy"] = "Always"
     await world.api.create(REPLICA_SETS, {"metadata": {"name": "set"}, "spec": spec}, NS)
     first = await world.only_pod()

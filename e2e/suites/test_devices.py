@@ -143,7 +143,8 @@ async def test_two_hundred_pods_on_one_hundred_and_sixty_devices(
 
             async def two_more() -> bool:
                 pods = await api.list(PODS, NS)
-                return sum(bool(p["spec"].get("nodeName")) and p["metadata"]["name"] != second for p in pods) >= 161
+                placed = [p for p in pods if p["spec"].get("nodeName") and p["metadata"]["name"] != second]
+                return len(placed) >= 161
 
             await eventually(two_more, "two waiting Pods got the devices given back", timeout_s=60)
             assert len(history.bound) >= 161, "the history saw every Binding"

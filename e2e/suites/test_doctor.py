@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -89,7 +90,8 @@ class Ward:
         await self.claim(name, device_name, users=[user], **result)
 
         async def runs() -> bool:
-            return (await self.api.get(PODS, name, NS))["status"].get("phase") == "Running"
+            found = await self.api.get(PODS, name, NS)
+            return bool(found["status"].get("phase") == "Running")
 
         await eventually(runs, f"pod {name} runs")
 
@@ -346,7 +348,7 @@ async def test_a_healthy_cluster_under_load_has_no_finding(
     async def churn() -> int:
         number = 0
         while not ended.is_set():
-            fields = {"templates": {"gpu": "one-gpu"}, "annotations": {RUN_SECONDS_ANNOTATION: "0.5"}}
+            fields: dict[str, Any] = {"templates": {"gpu": "one-gpu"}, "annotations": {RUN_SECONDS_ANNOTATION: "0.5"}}
             await create_pods(api, [f"churn-{number + index}" for index in range(4)], **fields)
             number += 4
             for item in await api.list(PODS, NS):

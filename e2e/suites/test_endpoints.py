@@ -229,7 +229,7 @@ async def test_no_secret_is_seen_anywhere(
     secrets.add_token("caller's token", reader)
     secrets.add("foreign token", FOREIGN)
     secrets.add("environment", "the-password-in-the-environment-8a61")
-    extender = {
+    extender: dict[str, Any] = {
         "urlPrefix": "https://127.0.0.1:9/", "filterVerb": "filter", "ignorable": True, "enableHTTPS": True,
         "managedResources": [{"name": "example.com/nothing"}],
         "tlsConfig": {"certData": base64.b64encode(certificate.read_bytes()).decode(),

@@ -6,7 +6,7 @@ import json
 import re
 import ssl
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -203,7 +203,13 @@ async def test_endpoints_show_what_kube_schedulers_show(
         await eventually(shown, "the Pod's resources are shown")
         here = ours.get(path)
     there = _ask(control_plane.kube_scheduler_url, control_plane.admin_token, path)
-    compare = {"/configz": _keys, "/metrics/resources": _samples, "/flagz": _flags, "/metrics": _families}[path]
+    kinds: dict[str, Callable[[str], set[Any]]] = {
+        "/configz": _keys,
+        "/metrics/resources": _samples,
+        "/flagz": _flags,
+        "/metrics": _families,
+    }
+    compare = kinds[path]
     assert compare(there) - compare(here) == set()
     if path != "/metrics":
         extra = OWN_FLAGS if path == "/flagz" else set()

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -285,7 +286,7 @@ async def test_without_a_guard_only_new_allocations_fail(
         assert 'failed calling webhook "enforce.guard.dra-scheduler"' in failed.value.message
         consumer = {"apiGroup": "example.com", "resource": "trainings", "name": "big", "uid": "u"}
         await api.patch(CLAIMS, "one", {"status": {"reservedFor": [consumer]}}, NS, "status")
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ready: dict[str, Any] = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
         of_driver = {"driver": CLASS, "pool": "pool", "device": "a"}
         ready |= {"reason": "Up", "message": "", "observedGeneration": 1}
         await api.patch(CLAIMS, "one", {"status": {"devices": [{**of_driver, "conditions": [ready]}]}}, NS, "status")

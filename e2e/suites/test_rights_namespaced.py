@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ async def test_one_namespace_is_served_and_no_other_touched(
         # What the other namespace's Pods take counts, and they are no victims.
         bystander = pod("bystander", requests={"cpu": "1"}, nodeName="node-0", terminationGracePeriodSeconds=0)
         await api.create(PODS, bystander, OTHER)
-        urgent = {"priorityClassName": "namespaced-urgent", "terminationGracePeriodSeconds": 0}
+        urgent: dict[str, Any] = {"priorityClassName": "namespaced-urgent", "terminationGracePeriodSeconds": 0}
         await api.create(PODS, pod("urgent", requests={"cpu": "2"}, **urgent), SERVED)
 
         async def told() -> bool:
@@ -138,7 +138,7 @@ async def test_the_account_can_do_nothing_elsewhere(teams: Api, control_plane: C
         await teams.create(PODS, pod("p"), namespace)
         await teams.create(CLAIMS, claim("c", exactly(CLASS)), namespace)
     async with Api(control_plane.url, token=token, ca_file=control_plane.ca_file) as thief:
-        tries = {
+        tries: dict[str, Callable[[str], Awaitable[Any]]] = {
             "bind": lambda where: thief.bind(where, "p", "node-0"),
             "patch claim": lambda where: thief.patch(CLAIMS, "c", {"metadata": {"labels": {"x": "y"}}}, where),
             "patch status": lambda where: thief.patch(CLAIMS, "c", {"status": {"reservedFor": None}}, where, "status"),
