@@ -50,25 +50,25 @@ class _Series(msgspec.Struct, eq=False):
     again: bool = False
 
 
-_Key = tuple[str, str, str, str, str, ObjectReference, ObjectReference | None]
+_Key = tuple[str, str, str, str, str, tuple[str, ...], tuple[str, ...]]
 
 
-def _identity(reference: ObjectReference) -> ObjectReference:
+def _identity(reference: ObjectReference | None) -> tuple[str, ...]:
     """Without the version: repetitions regard different versions of one object."""
-    return msgspec.structs.replace(reference, resourceVersion="")
+    if reference is None:
+        return ()
+    return (reference.apiVersion, reference.kind, reference.namespace, reference.name, reference.uid)
 
 
 def _key(event: Event) -> _Key:
-    related = _identity(event.related) if event.related is not None else None
-    regarding = _identity(event.regarding)
     return (
         event.type,
         event.action,
         event.reason,
         event.reportingController,
         event.reportingInstance,
-        regarding,
-        related,
+        _identity(event.regarding),
+        _identity(event.related),
     )
 
 
@@ -97,10 +97,11 @@ class EventRecorder:
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
 
-    def record(self, event: Event, more: Callable[[], str] | None = None) -> None:
+    def record(self, event: Event, more: Callable[[], str] | None = None, *, repeats: bool = True) -> None:
         """Note ``event``; its note is cut to 1024 bytes on a character border. Cost: microseconds, no I/O.
 
-        ``more``: what follows the note, asked only when the event is the first of its series.
+        ``more``: what follows the note, asked only when the event is the first of its series. ``repeats``: False for
+        what happens to an object once; it is forgotten as soon as it is written.
         """
         key, now_s = _key(event), self._clock()
         series = self._series.get(key)
@@ -119,7 +120,7 @@ class EventRecorder:
         self._stamp = max(int(wall * 1e9), self._stamp + 1)
         name = f"{event.regarding.name}.{self._stamp:x}"
         series = _Series(event, name, event.regarding.namespace or "default", wall, wall, now_s)
-        if self._enqueue(series):
+        if self._enqueue(series) and repeats:
             self._series[key] = series
 
     async def run(self) -> None:

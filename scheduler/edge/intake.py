@@ -119,6 +119,7 @@ class Intake:
                     self.queue.move([ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD, None, new)], now)
         elif old is not None and was_waiting:
             self.queue.delete(old.uid)
+            self.reports.waits_no_more(old)
             if new is None and old.status.nominatedNodeName:
                 self.queue.release_nomination(old, now)
 

@@ -79,6 +79,8 @@ class AttemptReports:
         related: Pod | None = None,
         controller: str = "",
         more: Callable[[], str] | None = None,
+        *,
+        repeats: bool = True,
     ) -> None:
         controller = controller or pod.spec.schedulerName
         self._recorder.record(
@@ -93,6 +95,7 @@ class AttemptReports:
                 related=None if related is None else pod_reference(related),
             ),
             more,
+            repeats=repeats,
         )
 
     def popped(self, queued: QueuedPod) -> None:
@@ -110,7 +113,8 @@ class AttemptReports:
         """The Pod has its node: event, metrics, the attempt's line."""
         pod = placed.pod
         self._status.forget(pod.uid)
-        self._event(pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {placed.node}")
+        note = f"Successfully assigned {pod.key} to {placed.node}"
+        self._event(pod, "Normal", "Scheduled", "Binding", note, repeats=False)
         self._meter.attempt("scheduled", placed.profile.name, finished - started)
         if queued.was_flushed:
             self._meter.scheduled_after_flush()
@@ -222,6 +226,10 @@ class AttemptReports:
     def deleting(self, pod: Pod) -> None:
         """A Pod that is being deleted is not scheduled any more."""
         self._event(pod, "Warning", "FailedScheduling", "Scheduling", f"skip schedule deleting pod: {pod.key}")
+
+    def waits_no_more(self, pod: Pod) -> None:
+        """The Pod is gone, or has a node: nothing is to be said about its waiting any more."""
+        self._status.forget(pod.uid)
 
     def broken(self, where: str, error: BaseException) -> None:
         """Our own fault, or a plugin's: never silent, never the end of the loop."""

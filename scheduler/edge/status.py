@@ -49,14 +49,24 @@ class _Wish(msgspec.Struct, frozen=True):
     message: str
     nominated: str | None
 
+    def said(self) -> _Said:
+        """What it says, about which generation."""
+        return (self.reason, self.message, self.nominated, self.pod.metadata.generation)
+
     def same(self, other: _Wish) -> bool:
         """True when both say the same about the same generation."""
-        return (self.reason, self.message, self.nominated, self.pod.metadata.generation) == (
-            other.reason,
-            other.message,
-            other.nominated,
-            other.pod.metadata.generation,
-        )
+        return self.said() == other.said()
+
+
+_Said = tuple[str | None, str, str | None, int]
+
+
+class _Written(msgspec.Struct, frozen=True, gc=False):
+    """What was written last, without the Pod: thousands are kept. ``version``: the Pod's revision then."""
+
+    said: _Said
+    nominated: str | None
+    version: int
 
 
 class _Answer(msgspec.Struct):
@@ -90,7 +100,7 @@ class StatusWriter:
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
         self._busy: set[str] = set()
         self._dropped: set[str] = set()
-        self._written: OrderedDict[str, tuple[_Wish, int]] = OrderedDict()
+        self._written: OrderedDict[str, _Written] = OrderedDict()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
 
@@ -117,7 +127,7 @@ class StatusWriter:
         return (
             pod_uid in self._busy
             or (waiting is not None and waiting.nominated is not None)
-            or (written is not None and written[0].nominated is not None)
+            or (written is not None and written.nominated is not None)
         )
 
     def forget(self, pod_uid: str) -> None:
@@ -161,8 +171,8 @@ class StatusWriter:
         """True when the Pod says so already, or when we wrote it and the watch has not brought it back yet."""
         pod = wish.pod
         written = self._written.get(pod.uid)
-        if written is not None and _version(pod.metadata) < written[1]:
-            return written[0].same(wish)
+        if written is not None and _version(pod.metadata) < written.version:
+            return written.said == wish.said()
         if wish.nominated is not None and wish.nominated != pod.status.nominatedNodeName:
             return False
         if wish.reason is None:
@@ -253,7 +263,9 @@ class StatusWriter:
             version = _version(_ANSWER.decode(body).metadata)
         except msgspec.DecodeError:
             return
-        self._written[wish.pod.uid] = (wish, version)
+        if wish.pod.uid in self._dropped:
+            return  # forgotten while it was written
+        self._written[wish.pod.uid] = _Written(wish.said(), wish.nominated, version)
         self._written.move_to_end(wish.pod.uid)
         if len(self._written) > REMEMBERED_MAX:
             self._written.popitem(last=False)

@@ -87,6 +87,9 @@ class FakeReports:
     def given_again(self, pod: Pod, text: str) -> None:
         self._say("given again", pod.metadata.name, text)
 
+    def waits_no_more(self, pod: Pod) -> None:
+        self._say("waits no more", pod.metadata.name)
+
     def deleting(self, pod: Pod) -> None:
         self._say("deleting", pod.metadata.name)
 

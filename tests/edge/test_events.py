@@ -96,6 +96,15 @@ async def test_repetitions_become_a_series(
     assert len(await stored(api)) == 2
 
 
+async def test_what_happens_once_is_not_kept(embedded: EmbeddedServer, api: ApiClient, recorder: EventRecorder) -> None:
+    """Ten thousand Pods bound in six minutes would be ten thousand events in memory, for nothing."""
+    reference = pod_reference(load_pod(embedded))
+    recorder.record(event(reference, reason="Scheduled"), repeats=False)
+    assert not recorder._series
+    await recorder.drain(5)
+    assert [found["reason"] for found in await stored(api)] == ["Scheduled"]
+
+
 async def test_other_version_of_the_same_object_repeats(
     embedded: EmbeddedServer, api: ApiClient, recorder: EventRecorder
 ) -> None:

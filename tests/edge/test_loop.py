@@ -412,3 +412,14 @@ async def test_stop_waits_for_commits_under_way() -> None:
     await running
     assert w.reports.what("bound") == [("bound", "a", "n1")]
     assert w.places() == {"b": "active"}
+
+
+@pytest.mark.parametrize("bound", [False, True])
+async def test_what_was_said_of_a_pod_is_forgotten_when_it_waits_no_more(bound: bool) -> None:
+    """It is deleted, or somebody binds it: else what was said of every Pod that ever waited would be kept."""
+    w = LoopWorld(profile_of(Room()))
+    pod = make_pod("a")
+    w.show(None, pod)
+    assert w.reports.what("waits no more") == []
+    w.show(pod, bound_to(pod, "n1") if bound else None)
+    assert w.reports.what("waits no more") == [("waits no more", "a", "")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,33 @@ async def test_forgotten_wish_is_not_written(embedded: EmbeddedServer, api: ApiC
     writer.set_condition(pod, "Unschedulable", "no longer true")
     writer.forget(pod.uid)
     assert writer.waiting == 0
+
+
+async def test_nothing_is_remembered_of_a_pod_that_waits_no_more(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """Whether it is forgotten before or while its condition is written: a million Pods must not pile up."""
+    pod = load_pod(embedded)
+    writer.set_condition(pod, "Unschedulable", "m")
+    assert await writer.drain(5)
+    assert list(writer._written) == [pod.uid]
+    writer.forget(pod.uid)
+    assert not writer._written
+    asked = asyncio.Event()
+    call = api.call
+
+    async def observed(*arguments: Any, **options: Any) -> Any:
+        answer = await call(*arguments, **options)
+        writer.forget(pod.uid)
+        asked.set()
+        return answer
+
+    api.call = observed  # type: ignore[method-assign]  # the moment between answer and its reading
+    writer.set_condition(pod, "Unschedulable", "other")
+    await asyncio.wait_for(asked.wait(), 5)
+    assert await writer.drain(5)
+    assert not writer._written
+    assert not writer._dropped
 
 
 @pytest.mark.parametrize("code", [409, 429, 500, 503])
