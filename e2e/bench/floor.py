@@ -30,10 +30,12 @@ from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import find_access
 from scheduler.edge.events import EventRecorder
 from scheduler.edge.reflector import Reflector
+from scheduler.errors import ClusterError
 
 CLASS = "gpu.example.com"
 NAME = "dra-scheduler"
 AT_ONCE = 64
+RETRY_PAUSE_S = 0.2
 
 
 class Floor:
@@ -71,6 +73,15 @@ class Floor:
         return self._claims.get(statuses[0].resourceClaimName or "") if statuses else None
 
     async def _place(self, pod: Pod, number: int) -> None:
+        """Until it is placed: a claim may have changed since it was seen."""
+        while True:
+            try:
+                return await self._try(pod, number)
+            except ClusterError as error:
+                print(f"{pod.key}: {error}", file=sys.stderr)
+                await asyncio.sleep(RETRY_PAUSE_S)
+
+    async def _try(self, pod: Pod, number: int) -> None:
         node = f"node-{number % self._nodes}"
         async with self._slots:
             claim = self._claim_of(pod)

@@ -1,9 +1,10 @@
 """Devices that a Pod still holds although it is held back: given back, so that others may have them.
 
 A leader that died between the write of a claim and the Binding leaves a claim that is reserved for a Pod without a
-node. The next attempt uses or clears it; but a Pod that a PreEnqueue plugin holds back has no next attempt (one of
-its claims is being deleted, or does not exist), and would keep the devices of its other claims until somebody deletes
-it. kube-scheduler 1.37 leaves them.
+node. The next attempt uses or clears it; but a Pod of which a claim is being deleted, or does not exist, goes nowhere,
+whether a PreEnqueue plugin holds it back or its attempts fail. It would keep the devices of its other claims until
+somebody deletes it, and the claim that is being deleted would wait for the Pod as the Pod waits for the claim.
+kube-scheduler 1.37 leaves them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import ResourceClaim
+from scheduler.dra.claims import ClaimError, resolve_claims
 from scheduler.framework.instructions import DeallocateClaim, Instruction, UnreserveClaim
 from scheduler.state.cluster import ClusterState
 
@@ -42,6 +44,13 @@ class Leftovers:
             task = asyncio.get_running_loop().create_task(self._give_back(pod, held))
             self._tasks[pod.uid] = task
             task.add_done_callback(lambda done: self._tasks.pop(pod.uid, None))
+
+    def after_failure(self, pod: Pod) -> None:
+        """``let_go`` when an attempt cannot but have failed: a claim is being deleted or missing."""
+        try:
+            resolve_claims(pod, self._state.devices.claim, groups=True)
+        except ClaimError:
+            self.let_go(pod)
 
     async def finish(self) -> None:
         """End what is under way; a write that was sent is not taken back."""

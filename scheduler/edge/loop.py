@@ -406,6 +406,7 @@ class SchedulingLoop:
             self.state.nominate(pod, report.nominated_node)
         self.queue.requeue(queued, pod, report.unschedulable_plugins, report.pending_plugins, now)
         self.reports.failed(queued, pod, report, started, now)
+        self.leftovers.after_failure(pod)
 
     def check(self) -> None:
         """Recompute everything derived; raises InternalError. Used by tests and by the periodic self-audit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from scheduler.api.changes import Change
@@ -104,3 +105,35 @@ async def test_stopping_ends_it() -> None:
     leftovers.let_go(waiting)
     await leftovers.finish()
     assert not leftovers.busy(waiting.uid)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_after_a_failed_attempt_a_pod_without_all_its_claims_keeps_nothing(gone: bool) -> None:
+    """A claim that is being deleted waits for the Pods that it is reserved for: they would wait for each other."""
+    state, waiting, writes, leftovers = world("a")
+    leftovers.after_failure(waiting)
+    assert not leftovers.busy(waiting.uid)  # all claims are there: the next attempt uses or clears them
+    other, newer = claim("b", 1), claim("b", 2)
+    meta = msgspec.structs.replace(newer.metadata, deletionTimestamp="2026-01-01T00:00:00Z")
+    going = msgspec.structs.replace(newer, metadata=meta)
+    state.apply(Change(RESOURCE_CLAIM, other, None if gone else going))
+    leftovers.after_failure(waiting)
+    await idle(leftovers, waiting)
+    assert writes.log == ["deallocate a"]
+
+
+async def test_two_pods_that_share_a_claim_which_is_being_deleted_both_let_go() -> None:
+    """The one after the other; the last one clears it."""
+    state, writes = ClusterState(), Writes("reserved for others")
+    shared = claim("a", 1, "x", ["p", "q"])
+    meta = msgspec.structs.replace(shared.metadata, deletionTimestamp="2026-01-01T00:00:00Z")
+    state.apply(Change(RESOURCE_CLAIM, None, msgspec.structs.replace(shared, metadata=meta)))
+    leftovers = Leftovers(state, writes.perform, writes.sleep)
+    for name in ("p", "q"):
+        waiting = pod("a")
+        named = msgspec.structs.replace(waiting.metadata, name=name, uid=f"uid-{name}")
+        waiting = msgspec.structs.replace(waiting, metadata=named)
+        state.apply(Change(POD, None, waiting))
+        leftovers.after_failure(waiting)
+        await idle(leftovers, waiting)
+    assert writes.log == ["deallocate a", "unreserve a", "deallocate a"]
