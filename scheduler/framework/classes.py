@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROWS_KEPT_MAX = 500_000
 """Rows over all classes of one profile: about 80 bytes each."""
-CLASSES_MIN = 8
+CLASSES_MIN, CLASSES_MAX = 8, 512
 
 
 class _Key:
@@ -81,8 +81,9 @@ class ClassCache:
         if found is None or not found.fits(nodes):
             found = PodClass(self, *self._parts(profile, cycle), nodes)
             self._classes[key] = found
-            while len(self._classes) > max(CLASSES_MIN, ROWS_KEPT_MAX // nodes.capacity):
-                self._classes.popitem(last=False)
+            while len(self._classes) > min(CLASSES_MAX, max(CLASSES_MIN, ROWS_KEPT_MAX // nodes.capacity)):
+                evicted, _ = self._classes.popitem(last=False)
+                self._used.pop(evicted, None)  # else nothing would ever let go of its vectors
         self._classes.move_to_end(key)
         self._used[key] = found
         try:

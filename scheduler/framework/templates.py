@@ -8,6 +8,7 @@ these answers. No state plays a part, so nothing here ever goes stale. ``Templat
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from scheduler.state.podinfo import pod_info
 if TYPE_CHECKING:
     from scheduler.framework.profile import Profile
 
-TEMPLATES_MAX = 1024
+TEMPLATES_MAX = 512
 
 
 def template_key(pod: Pod) -> bytes | None:
@@ -102,10 +103,13 @@ def by_template(plugin: Any) -> bool:
 
 
 class Templates:
-    """The templates of one profile, all forgotten when there are too many."""
+    """The templates of one profile, the least recently used one forgotten first.
+
+    A Pod with a claim of its own name is the only one of its template: there may be one for every Pod.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Template] = {}
+        self._known: OrderedDict[bytes, Template] = OrderedDict()
         self._used: dict[bytes, Pod] = {}
 
     def __len__(self) -> int:
@@ -121,9 +125,11 @@ class Templates:
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= TEMPLATES_MAX:
-                self._known.clear()
+                forgotten, _ = self._known.popitem(last=False)
+                self._used.pop(forgotten, None)
             found = self._known[key] = Template()
         else:
+            self._known.move_to_end(key)
             self._used[key] = cycle.pod
         return found
 

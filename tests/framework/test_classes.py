@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 from scheduler.errors import PluginError
+from scheduler.framework import classes as classes_module
+from scheduler.framework.classes import CLASSES_MIN
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.plugin import Depends, Rows
 from scheduler.framework.profile import Profile, build_profile
@@ -191,3 +195,21 @@ def test_many_verdicts_come_in_order_of_their_first_node() -> None:
     assert [order.index(row) for row in firsts] == sorted(order.index(row) for row in firsts)
     assert sorted(row for _, rows in rejected for row in rows.tolist()) == sorted(order)
     assert len(rejected) == 10
+
+
+def test_a_class_that_is_dropped_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its vectors are as long as the cluster is large; verification, which looks at those used, may never come."""
+    plugin, state = Kept(), state_of("a", "b", "c")
+    profile = profile_of(plugin)
+    classes = profile.classes
+    monkeypatch.setattr(classes_module, "ROWS_KEPT_MAX", 0)
+    plugin.said = "first"
+    filter_all(profile, state)
+    first = weakref.ref(next(iter(classes._classes.values())))
+    for index in range(CLASSES_MIN + 3):
+        plugin.said = index
+        filter_all(profile, state)
+    assert len(classes) == CLASSES_MIN
+    assert classes._used.keys() <= classes._classes.keys()
+    gc.collect()
+    assert first() is None
