@@ -95,6 +95,8 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         self._scheduling()
+        self._plugins()
+        self._waits()
         self._queueing()
         self._preemption_and_cache()
         self._never_fed()
@@ -137,6 +139,17 @@ class Metrics:
         self.algorithm_duration = self._histogram(
             "scheduler_scheduling_algorithm_duration_seconds", "Duration of the algorithm.", exponential(0.001, 2, 15)
         )
+        self.sli_duration = self._tally_histogram(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "From the first entry into the active queue until bound.",
+            exponential(0.01, 2, 20),
+            "attempts",
+        )
+        self.pod_attempts = self._histogram(
+            "scheduler_pod_scheduling_attempts", "Attempts a bound Pod needed.", exponential(1, 2, 5)
+        )
+
+    def _plugins(self) -> None:
         self.extension_point_duration = self._tally_histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Duration of all plugins of an extension point.",
@@ -159,15 +172,8 @@ class Metrics:
             ("plugin", "extension_point", "profile"),
             self.registry,
         )
-        self.sli_duration = self._tally_histogram(
-            "scheduler_pod_scheduling_sli_duration_seconds",
-            "From the first entry into the active queue until bound.",
-            exponential(0.01, 2, 20),
-            "attempts",
-        )
-        self.pod_attempts = self._histogram(
-            "scheduler_pod_scheduling_attempts", "Attempts a bound Pod needed.", exponential(1, 2, 5)
-        )
+
+    def _waits(self) -> None:
         self.permit_wait = self._histogram(
             "scheduler_permit_wait_duration_seconds",
             "Time spent waiting at Permit.",
