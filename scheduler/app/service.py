@@ -130,8 +130,12 @@ class Service:
         self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds, features)}
         self._summaries = Summaries()
         trail = None
+
+        def decides() -> bool:
+            return self.synced and may_decide()
+
         if auditing is not None:
-            trail = auditing.trail(self.state, self.profiles, clock, lambda: self.synced and may_decide())
+            trail = auditing.trail(self.state, self.profiles, clock, decides)
         self._audited: AuditedReports | None = None
         reports = self._reports(instance, trail)
         self.extenders: ExtenderClient | None = None
@@ -144,22 +148,25 @@ class Service:
             self.committer,
             reports,
             clock=clock,
-            may_decide=lambda: self.synced and may_decide(),
+            may_decide=decides,
             beat=beat,
             why_gated=lambda pod: hooks[pod.spec.schedulerName].pre_enqueue(pod, None),
             waiting_pods=waiting_pods,
             verify_caches=verify_caches,
         )
         self._wire_preemption(client, reports, clock)
-        self.group_status: GroupStatusWriter | None = None
-        if features.generic_workload:
-            self.group_status = GroupStatusWriter(client, on_trouble=self._trouble)
-            self.loop.serve_groups(GroupCycles(self.loop, self.group_status, meter.group_attempt))
+        self.group_status = self._groups() if features.generic_workload else None
         observer.on_gated = self.loop.note_gated
         if auditing is not None:
             auditing.listen(self.loop, reports)
         self.reconciler = self._reconciler(reconcile_s)
         self._tasks: list[asyncio.Task[None]] = []
+
+    def _groups(self) -> GroupStatusWriter:
+        """Let Pods that belong together be decided together; who writes the conditions of their groups."""
+        writer = GroupStatusWriter(self.client, on_trouble=self._trouble)
+        self.loop.serve_groups(GroupCycles(self.loop, writer, self.meter.group_attempt))
+        return writer
 
     def _reconciler(self, interval_s: float) -> Reconciler:
         return Reconciler(
