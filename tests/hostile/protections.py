@@ -27,7 +27,7 @@ from scheduler.cel import work as cel_work
 from scheduler.cel.selector import Selector
 from scheduler.config import document, load_config
 from scheduler.dra import selectors as device_selectors
-from scheduler.edge import lines, reflector
+from scheduler.edge import lines, reflector, watch_events
 from scheduler.errors import ConfigError
 from scheduler.explain import fit
 from scheduler.state import labels as label_columns
@@ -119,7 +119,7 @@ def _told_each_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def _plain_decode(patch: pytest.MonkeyPatch) -> None:
-    for module in (kinds, reflector):
+    for module in (kinds, watch_events):
         patch.setattr(module, "decode_deep", lambda decoder, raw: decoder.decode(raw))
 
 
