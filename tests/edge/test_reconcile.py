@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from scheduler.edge import reconcile
 from scheduler.edge.reconcile import Reconciler
 from scheduler.embedded.faults import Action, Fault
 from scheduler.errors import InternalError
@@ -108,9 +111,13 @@ async def test_a_list_that_fails_is_told_and_the_next_kind_is_looked_at() -> Non
         assert any("reconcile of nodes" in str(fields.get("message")) for _, _, fields in w.log.lines)
 
 
-@pytest.mark.parametrize("error", [InternalError("a sum is wrong"), KeyError("row")])
-async def test_a_wrong_number_is_told_and_counted(error: Exception) -> None:
-    """Whatever the check raises: the scheduler goes on, and the fault is seen."""
+@pytest.mark.parametrize("forking", [True, False])
+@pytest.mark.parametrize("error", [InternalError("a sum is wrong", ("kept: 1", "fresh: 2")), KeyError("row")])
+async def test_a_wrong_number_is_told_and_counted(
+    error: Exception, forking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the check raises, in a child or here: the scheduler goes on, and the fault is seen with its story."""
+    monkeypatch.setattr(reconcile, "can_fork", lambda: forking)
     told: list[str] = []
     counted: Counter[str] = Counter()
 
@@ -120,11 +127,57 @@ async def test_a_wrong_number_is_told_and_counted(error: Exception) -> None:
     reconciler = Reconciler([], check, lambda kind, count: counted.update({kind: count}), told.append)
     assert await reconciler.reconcile() == 0
     assert counted == {"derived": 1}
-    assert len(told) == 1
+    assert told == [str(error) if isinstance(error, InternalError) else "KeyError: 'row'"]
 
 
-async def test_passes_come_at_the_interval() -> None:
+async def test_the_verification_holds_the_loop_for_no_longer_than_a_fork() -> None:
+    """It is done in a child: half a second at 5,000 nodes would be a pause for everything else."""
+    turns: list[int] = []
+
+    async def turn() -> None:
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    here: list[str] = []
+
+    def check() -> None:
+        here.append("checked")
+        time.sleep(0.3)
+
+    reconciler = Reconciler([], check, lambda kind, count: None, lambda text: None)
+    turning = asyncio.create_task(turn())
+    await reconciler.reconcile()
+    turning.cancel()
+    assert here == []
+    assert len(turns) > 50
+
+
+async def test_a_verification_without_an_end_is_no_wrong_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that was killed found nothing: told, not counted."""
+    told: list[str] = []
+    counted: list[str] = []
+    reconciler = Reconciler([], lambda: os._exit(1), lambda kind, count: counted.append(kind), told.append)
+    assert await reconciler.reconcile() == 0
+    assert counted == []
+    assert told == ["what is derived was not verified: the process that looked for it ended without an answer"]
+
+
+async def test_without_a_child_it_is_verified_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory, too many processes: slow is better than not at all."""
+
+    async def refused(*_: Any) -> None:
+        raise OSError("no child")
+
+    monkeypatch.setattr(reconcile, "in_child", refused)
+    here: list[str] = []
+    await Reconciler([], lambda: here.append("checked"), lambda kind, count: None, lambda text: None).reconcile()
+    assert here == ["checked"]
+
+
+async def test_passes_come_at_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pass after each pause, for ever."""
+    monkeypatch.setattr(reconcile, "can_fork", lambda: False)  # counted here
     pauses: list[float] = []
     passes: list[int] = []
 
