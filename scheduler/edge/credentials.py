@@ -134,9 +134,8 @@ def _kubeconfig_files(path: str) -> str:
 
 async def from_kubeconfig(path: str = "", context: str = "") -> Access:
     """Access from a kubeconfig: ``path`` or $KUBECONFIG or ~/.kube/config. Raises ConfigError."""
-    configuration_class, config = kubeconfig_library()
+    configuration, config = kubeconfig_library()
     name = _kubeconfig_files(path)
-    configuration = type.__call__(configuration_class)
     try:
         loader = await config.load_kube_config(
             config_file=name, context=context or None, client_configuration=configuration
@@ -181,8 +180,7 @@ def _renewal(loader: Any, access: Access) -> None:
 
 def in_cluster() -> Access:
     """Access from the ServiceAccount mounted into this Pod. Raises ConfigError outside a cluster."""
-    configuration_class, config = kubeconfig_library()
-    configuration = type.__call__(configuration_class)
+    configuration, config = kubeconfig_library()
     try:
         config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
         return _from_configuration(configuration, Path(config.incluster_config.SERVICE_TOKEN_FILENAME))

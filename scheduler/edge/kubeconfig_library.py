@@ -63,7 +63,7 @@ def _reduced() -> Iterator[None]:
 
 
 def kubeconfig_library() -> tuple[Any, Any]:
-    """``kubernetes_asyncio.client.Configuration`` and the module ``kubernetes_asyncio.config``.
+    """A fresh ``kubernetes_asyncio.client.Configuration`` and the module ``kubernetes_asyncio.config``.
 
     A package that is imported already is used as it is; one that cannot do without the rest is imported whole.
     """
@@ -79,4 +79,5 @@ def kubeconfig_library() -> tuple[Any, Any]:
 def _parts() -> tuple[Any, Any]:
     config = import_module(f"{PACKAGE}.config")
     import_module(f"{PACKAGE}.config.incluster_config")
-    return import_module(f"{PACKAGE}.client").Configuration, config
+    # Not by calling the class: that would give a copy of a default that somebody else may have set.
+    return type.__call__(import_module(f"{PACKAGE}.client").Configuration), config

@@ -320,7 +320,7 @@ class Reflector:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._rng.randint(WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S)),
         }
-        splitter, slices = LineSplitter(), TimeSlices()
+        splitter = LineSplitter()
         self.counters.watches += 1
         async with self._client.stream(self._path, query, silence_timeout_s=self._silence_timeout_s) as chunks:
             async for chunk in chunks:
@@ -328,7 +328,7 @@ class Reflector:
                     lines = splitter.feed(chunk)
                 except LineTooLongError as error:
                     raise StartOverError(str(error)) from error
-                slices.begin()
+                slices = TimeSlices()
                 for start in range(0, len(lines), EVENTS_AT_ONCE):
                     self._take(lines[start : start + EVENTS_AT_ONCE])
                     if slices.over:

@@ -41,6 +41,15 @@ AWAY_PAUSE_MAX_S = 10.0
 POD_SCHEDULED = "PodScheduled"
 
 
+class _Said(msgspec.Struct, frozen=True, gc=False):
+    """What a Pod's status says, about which generation."""
+
+    reason: str | None
+    message: str
+    nominated: str | None
+    generation: int
+
+
 class _Wish(msgspec.Struct, frozen=True):
     """What a Pod's status shall say. ``reason`` None: only the nomination changes."""
 
@@ -50,22 +59,18 @@ class _Wish(msgspec.Struct, frozen=True):
     nominated: str | None
 
     def said(self) -> _Said:
-        """What it says, about which generation."""
-        return (self.reason, self.message, self.nominated, self.pod.metadata.generation)
+        """The same, without the Pod."""
+        return _Said(self.reason, self.message, self.nominated, self.pod.metadata.generation)
 
     def same(self, other: _Wish) -> bool:
         """True when both say the same about the same generation."""
         return self.said() == other.said()
 
 
-_Said = tuple[str | None, str, str | None, int]
-
-
 class _Written(msgspec.Struct, frozen=True, gc=False):
     """What was written last, without the Pod: thousands are kept. ``version``: the Pod's revision then."""
 
     said: _Said
-    nominated: str | None
     version: int
 
 
@@ -127,7 +132,7 @@ class StatusWriter:
         return (
             pod_uid in self._busy
             or (waiting is not None and waiting.nominated is not None)
-            or (written is not None and written.nominated is not None)
+            or (written is not None and written.said.nominated is not None)
         )
 
     def forget(self, pod_uid: str) -> None:
@@ -265,7 +270,7 @@ class StatusWriter:
             return
         if wish.pod.uid in self._dropped:
             return  # forgotten while it was written
-        self._written[wish.pod.uid] = _Written(wish.said(), wish.nominated, version)
+        self._written[wish.pod.uid] = _Written(wish.said(), version)
         self._written.move_to_end(wish.pod.uid)
         if len(self._written) > REMEMBERED_MAX:
             self._written.popitem(last=False)

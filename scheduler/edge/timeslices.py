@@ -20,10 +20,6 @@ class TimeSlices:
         self._clock, self._slice_s = clock, slice_s
         self._began_s = clock()
 
-    def begin(self) -> None:
-        """The work begins only now."""
-        self._began_s = self._clock()
-
     @property
     def over(self) -> bool:
         """Whether it is time to ``rest``."""
@@ -32,4 +28,4 @@ class TimeSlices:
     async def rest(self) -> None:
         """Let the loop turn once; the next slice begins then."""
         await asyncio.sleep(0)
-        self.begin()
+        self._began_s = self._clock()

@@ -234,7 +234,7 @@ def test_a_library_that_needs_the_rest_is_imported_whole() -> None:
         from scheduler.edge import kubeconfig_library as library
         library._Without.exec_module = lambda self, module: exec("raise ImportError('it is needed')")
         configuration, config = library.kubeconfig_library()
-        assert type.__call__(configuration).verify_ssl and config.load_kube_config
+        assert configuration.verify_ssl and config.load_kube_config
         assert hasattr(sys.modules["kubernetes_asyncio.client.models"], "V1Pod")
         """
     )
