@@ -92,11 +92,11 @@ class Replica:
     async def restart(self) -> None:
         """As its kubelet would: the same replica again, with everything in order."""
         await asyncio.to_thread(self.process.stop)
-        self.left_alone = False
         self.proxy.flow()
         await self.proxy.listen()
         self.move_clocks(0.0, 0.0)
         await asyncio.to_thread(self.process.start)
+        self.left_alone = False
         await eventually(self.ready, f"{self.user} is ready again", timeout_s=TAKEOVER_MAX_S, interval_s=0.2)
 
     async def ready(self) -> bool:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,13 +51,17 @@ def free_port() -> int:
 
 
 class ManagedProcess:
-    """One child with its log file. start/stop may be repeated; the log is appended to."""
+    """One child with its log file. start/stop may be repeated; the log is appended to.
+
+    Threads may start it side by side (a supervisor beside a test): there is one child at a time all the same.
+    """
 
     def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
         self.name = name
         self.command = list(command)
         self.log_file = log_file
         self._child: subprocess.Popen[bytes] | None = None
+        self._starting = threading.Lock()
 
     @property
     def pid(self) -> int | None:
@@ -65,9 +70,9 @@ class ManagedProcess:
 
     def start(self) -> None:
         """Start the child; does not wait for it to be ready."""
-        if self.pid is not None:
-            return
-        self._child = _starter.submit(self._spawn).result()
+        with self._starting:
+            if self.pid is None:
+                self._child = _starter.submit(self._spawn).result()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         launcher = [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid())]

@@ -111,8 +111,11 @@ class DefaultPreemption(PluginBase):
             return ""
         if cycle.state.nodes.row_of(node) is None:
             return ""
+        # kube-scheduler waits for victims only once the watch shows that they go. Between that and the choice a Pod
+        # whose own victims are gone already would take others' on another node, though room comes on this one.
+        victims = cycle.state.victims
         for info in cycle.state.nodes.pods_on(node):
-            if info.pod.priority < pod.priority and _preempted_and_going(info.pod):
+            if info.pod.priority < pod.priority and (info.pod.uid in victims or _preempted_and_going(info.pod)):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 

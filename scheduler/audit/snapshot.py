@@ -21,6 +21,8 @@ def snapshot(state: ClusterState) -> list[Operation]:
     operations.extend(_shown(kind.name, item) for kind, item in objects(state))
     operations.extend(_placements(state))
     operations.extend(_nominations(state))
+    if state.victims:
+        operations.append(("victims", sorted(state.victims)))
     operations.extend(_promises(state))
     return operations
 

@@ -69,6 +69,7 @@ class Evictor:
         if not victims:
             preemption.progress.ended = True
             return
+        self._state.choose_victims([victim.uid for victim in victims])
         task = asyncio.get_running_loop().create_task(self._run(preemption, victims))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -103,7 +104,10 @@ class Evictor:
         # or the next attempt would take the same victims for Pods that stay.
         if failed or in_memory or not any(victim.uid in self._state.placements for victim in victims):
             preemption.progress.ended = True
+            self._state.spare_victims([victim.uid for victim in victims])
             self._activate(preemptor.uid)
+            for info in list(self._state.nominator.on(preemption.node)):
+                self._activate(info.pod.uid)  # they may have waited for the same victims
 
     async def _pause_after(self, preemptor: Pod, failed: bool) -> None:
         """The preemptor stays held back for a while when evictions keep failing: trying at once would never end."""

@@ -7,7 +7,7 @@ the informer handlers (spec 4.9, 4.10, 5).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from scheduler.api.changes import Change
@@ -54,7 +54,8 @@ class ClusterState:
 
     ``version`` grows with every change; a suspended attempt compares it to learn that the world moved.
     ``pods``: uid → newest Pod the watch has shown and not ended, waiting ones included. ``served``: namespaces whose
-    Pods this scheduler may place and preempt, empty: all; what other Pods take counts all the same.
+    Pods this scheduler may place and preempt, empty: all; what other Pods take counts all the same. ``victims``: uids
+    of Pods that a preemption under way will evict; the watch need not show it yet.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -72,6 +73,7 @@ class ClusterState:
         self.volumes = VolumeState()
         self.version = 0
         self.served: frozenset[str] = frozenset()
+        self.victims: set[str] = set()
 
     def serves(self, pod: Pod) -> bool:
         """Whether the Pod may be placed, or made to go."""
@@ -162,6 +164,7 @@ class ClusterState:
 
     def _pod_gone(self, pod: Pod) -> list[ClusterEvent]:
         self.pods.pop(pod.uid, None)
+        self.victims.discard(pod.uid)
         self.pod_groups.pod_gone(pod)
         self.nominator.forget(pod.uid)
         placement = self.placements.pop(pod.uid, None)
@@ -211,6 +214,16 @@ class ClusterState:
             self.version += 1
             self.nominator.nominate(pod_info(pod), node)
 
+    def choose_victims(self, uids: Iterable[str]) -> None:
+        """A preemption begins that will evict these; remembered until they are gone."""
+        self.version += 1
+        self.victims.update(uid for uid in uids if uid in self.pods)
+
+    def spare_victims(self, uids: Iterable[str]) -> None:
+        """The preemption is over, and they need not go any more."""
+        self.version += 1
+        self.victims.difference_update(uids)
+
     def forget(self, pod: Pod) -> list[ClusterEvent]:
         """Take back an assumption; nothing when the watch confirmed it or it is gone. Others may fit now."""
         placement = self.placements.get(pod.uid)
@@ -244,6 +257,8 @@ class ClusterState:
         """Recompute every derived column, index and count; raise InternalError with the first difference."""
         self._verify_placements()
         self.nominator.verify(self.pods.keys() - self.placements.keys())
+        if strange := sorted(self.victims - self.pods.keys()):
+            raise InternalError(f"pods {strange} are to be evicted but do not exist")
         by_node: dict[str, list[PodInfo]] = {}
         for placement in self.placements.values():
             placement.info.verify()

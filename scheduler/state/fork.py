@@ -2,7 +2,7 @@
 nobody.
 
 Objects are frozen and shared; columns, counts, views and ledger are made anew. What is not on the API server yet comes
-along: assumed Pods, allocations in flight, assumed volumes, nominations.
+along: assumed Pods, allocations in flight, assumed volumes, nominations, victims of preemptions.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def fork_steps(state: ClusterState, per_step: int = OBJECTS_PER_STEP) -> Generat
     flying = list(state.devices.ledger.flights())
     special = state.devices.promised_specials()
     nominated = [(info, node) for node in state.nominator.nodes() for info in state.nominator.on(node)]
+    victims = list(state.victims)
     yield
     copy = ClusterState(state.features)
     copy.served = state.served
@@ -58,6 +59,7 @@ def fork_steps(state: ClusterState, per_step: int = OBJECTS_PER_STEP) -> Generat
         copy.devices.promise_special(uid, claim)
     for info, node in nominated:
         copy.nominate(info.pod, node)
+    copy.choose_victims(victims)
     return copy
 
 

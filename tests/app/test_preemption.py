@@ -191,3 +191,32 @@ async def test_b123_a_removed_node_takes_its_nominations_along() -> None:
         await shown(lambda: bool(w.service.state.nominator))
         await w.call("DELETE", "/api/v1/nodes/n1")
         await shown(lambda: not w.service.state.nominator)
+
+
+async def test_a_victim_that_is_about_to_be_evicted_counts_as_going() -> None:
+    """Two preemptors on one node: the first one's victims are gone before the second one's are being deleted. The
+    first waits for the room there, and takes nobody's elsewhere.
+    """
+    async with world([*classes(), node("n1", cpu="4")], CONFIG) as w:
+        await running(w, *(of("low", name, cpu="1", grace_s=30) for name in "abcd"))
+        await w.call("POST", PODS_PATH, of("high", "first", cpu="2"))
+        await shown(lambda: len(_going(w)) == 2)
+        stuck = Fault(Action.DELAY, "patch", "pods", subresource="status", user_agent=OURS, delay_s=1.0, times=None)
+        stuck.name = "[abcd]"
+        w.server.faults.add(stuck)
+        await w.call("POST", PODS_PATH, of("high", "second", cpu="2"))
+        await shown(lambda: len(list(w.service.state.nominator.on("n1"))) == 2)
+        others = [of("low", name, cpu="1", nodeName="n2") for name in "ef"]
+        w.server.load([node("n2", cpu="2"), *others])
+        await shown(lambda: len(w.service.state.nodes.pods_on("n2")) == 2)
+        for name in _going(w):
+            await w.call("DELETE", f"{PODS_PATH}/{name}", {"gracePeriodSeconds": 0})
+        await shown(lambda: len(w.service.state.nodes.pods_on("n1")) == 2 and len(_going(w)) == 2)
+        for name in _going(w):
+            await w.call("DELETE", f"{PODS_PATH}/{name}", {"gracePeriodSeconds": 0})
+        assert {await until_bound(w, "first"), await until_bound(w, "second")} == {"n1"}
+        assert sorted(deleted(w)) == ["a", "b", "c", "d"]
+
+
+def _going(w: World) -> list[str]:
+    return sorted(p.metadata.name for p in w.service.state.pods.values() if p.metadata.deletionTimestamp)

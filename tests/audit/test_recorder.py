@@ -81,6 +81,7 @@ def facts(state: ClusterState) -> dict[str, Any]:
         "pods": [plain(found) for found in state.pods.values()],
         "placements": [(uid, placed.node, placed.assumed) for uid, placed in state.placements.items()],
         "nominated": [(name, [info.uid for info in state.nominator.on(name)]) for name in state.nominator.nodes()],
+        "victims": sorted(state.victims),
         "claims": [plain(found) for found in state.devices.claims.values()],
         "held": dict(state.devices.ledger.state()),
         "flights": sorted((uid, key, str(plain(result))) for uid, key, result in state.devices.ledger.flights()),
@@ -161,6 +162,12 @@ class Journalled(RuleBasedStateMachine):
         found = self.pod(name)
         if found is not None:
             self.state.nominate(found, on)
+
+    @rule(name=names(PODS), spared=st.booleans())
+    def victim(self, name: str, spared: bool) -> None:
+        found = self.pod(name)
+        if found is not None:
+            (self.state.spare_victims if spared else self.state.choose_victims)([found.uid, "gone long ago"])
 
     @rule(name=names(CLAIMS), device=st.integers(-1, 2), learnt=st.booleans())
     def claim_shown(self, name: str, device: int, learnt: bool) -> None:

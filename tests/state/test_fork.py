@@ -49,16 +49,18 @@ def test_a_fork_is_equal_and_independent(items: list[Object]) -> None:
 
 
 def test_promises_come_along() -> None:
-    """An assumed Pod, an allocation in flight and a nomination are in no object yet, but they count."""
+    """An assumed Pod, an allocation in flight, a nomination and a victim are in no object yet, but they count."""
     snap = snapshot([node("n1"), node("n2"), pod("p"), pod("q")])
     state = snap.state
     state.assume(snap.pod("default", "p"), "n1")
     state.nominate(snap.pod("default", "q"), "n2")
+    state.choose_victims([snap.pod("default", "p").uid])
     allocation = AllocationResult()
     state.devices.ledger.set_in_flight("claim-uid", "default/claim", allocation)
     copy = fork(state)
     assert facts(copy) == facts(state)
     assert copy.devices.ledger.in_flight("claim-uid") is allocation
+    assert copy.victims == {snap.pod("default", "p").uid}
     assert copy.nominator.node_of(snap.pod("default", "q").uid) == "n2"
 
 
