@@ -24,6 +24,7 @@ from scheduler.app.auditing import Auditing
 from scheduler.app.measuring import Measuring
 from scheduler.app.profiles import build_profiles, queue_hooks
 from scheduler.audit.trail import Trail
+from scheduler.cel import build_parser
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
 from scheduler.edge.audit_hooks import AuditedClaims, AuditedReports
@@ -300,6 +301,7 @@ class Service:
     async def wait_synced(self) -> None:
         """Until every kind has been listed once; then long-lived objects leave the garbage collector's sight.
 
+        Where there are device classes, expressions come with the first claim: the parser is ready for them.
         Raises what a background task died of, rather than waiting for ever.
         """
         waits = [asyncio.ensure_future(reflector.synced.wait()) for reflector in self.reflectors.values()]
@@ -311,6 +313,8 @@ class Service:
         finally:
             for wait in waits:
                 wait.cancel()
+        if self.state.devices.classes:
+            await asyncio.to_thread(build_parser)  # a lease is renewed meanwhile
         gc.freeze()
 
     async def run(self) -> None:

@@ -6,6 +6,7 @@ pools, decisions; a device is known only as attributes and capacity.
 
 from scheduler.cel.device import AttributeValue, CelDevice
 from scheduler.cel.errors import CompileError, EvaluationError
+from scheduler.cel.grammar import build_parser
 from scheduler.cel.reads import Reads
 from scheduler.cel.selector import DerivedAttribute, Selector, compile_derived, compile_selector
 from scheduler.cel.semver import Semver, SemverError
@@ -20,6 +21,7 @@ __all__ = [
     "Selector",
     "Semver",
     "SemverError",
+    "build_parser",
     "compile_derived",
     "compile_selector",
 ]

@@ -23,7 +23,7 @@ from typing import Any
 
 from scheduler.errors import UserError
 
-NICE = 10
+NICE = 19
 LIFETIME_S = 40
 _HEAD = struct.Struct("<IQ")
 _CHUNK_BYTES = 1 << 18

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.app.objects import gpu_class, gpu_slice, node, pod, template
 from tests.app.world import World, world
 
@@ -49,3 +51,15 @@ async def test_claims_are_written_verified_and_reserved() -> None:
             for r in (claim.get("status") or {}).get("allocation", {}).get("devices", {}).get("results", [])  # type: ignore[attr-defined]  # JSON
         ]
         assert len(devices) == len(set(devices)) == 4
+
+
+async def test_the_parser_is_built_before_readiness_where_there_are_device_classes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first claim does not wait for it; where there are no classes nobody pays for it."""
+    built: list[None] = []
+    monkeypatch.setattr("scheduler.app.service.build_parser", lambda: built.append(None))
+    async with world([node("n1")]):
+        assert not built
+    async with world([node("n1"), gpu_class()]):
+        assert len(built) == 1
