@@ -31,6 +31,7 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter
 
 # Below the kernel's range for outgoing connections, so that nothing takes a chosen port before its server does.
 _FIRST_PORT, _LAST_PORT = 20000, 32000
+_given_ports: set[int] = set()
 
 
 class ProcessFailedError(Exception):
@@ -38,16 +39,22 @@ class ProcessFailedError(Exception):
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listens on now."""
-    for _ in range(200):
+    """A loopback TCP port that nobody listens on now and that this process has not given away before.
+
+    Whoever got one may listen only later: without a memory two servers of one control plane met on a port.
+    """
+    for _ in range(2000):
         port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT)
+        if port in _given_ports:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given_ports.add(port)
             return port
-    raise ProcessFailedError("no free loopback port found in 200 tries")
+    raise ProcessFailedError("no free loopback port found in 2000 tries")
 
 
 class ManagedProcess:
