@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
@@ -27,6 +27,8 @@ from scheduler.framework.instructions import Instruction
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 from scheduler.state.devices import Promise
+
+Outcome = TypeVar("Outcome")
 
 STEP_BUDGET = 1_000_000
 """A recorded attempt is not divided: how much work a kept answer saves is not in the journal, so where it would pause
@@ -164,14 +166,26 @@ class _Told:
         self._asked: Instruction | None = None
         self._paused_at: int | None = None
 
-    def resumed(self) -> None:
-        """The attempt goes on."""
+    def step(self, go_on: Callable[[int], Outcome], answer: Callable[[Any], Any]) -> Outcome:
+        """One step of the attempt, with what it asked for; ``answer`` makes of its decision what is kept."""
+        self._resumed()
+        try:
+            outcome = go_on(STEP_BUDGET)
+        except BaseException as error:
+            self._recorder.note("abandoned", self._name, f"the attempt broke: {type(error).__name__}: {error}")
+            raise
+        if isinstance(outcome, Need | Running):
+            self._paused(outcome)
+        else:
+            self._recorder.tell("decided", self._name, lambda: answer(outcome))
+        return outcome
+
+    def _resumed(self) -> None:
         if self._paused_at is not None and self._paused_at != self._state.version:
             self._recorder.note("abandoned", self._name, "the cluster changed while the attempt was under way")
         self._paused_at = None
 
-    def paused(self, outcome: Need | Running) -> None:
-        """The attempt asks, or others shall run."""
+    def _paused(self, outcome: Need | Running) -> None:
         if isinstance(outcome, Need):
             self._asked = outcome.instruction
             asked = outcome.instruction
@@ -184,10 +198,6 @@ class _Told:
         calls = self._asked.calls if isinstance(self._asked, CallExtenders) else ()
         self._recorder.note("answered", self._name, failure, [(call.failure, call.body) for call in calls])
 
-    def broke(self, error: BaseException) -> None:
-        """The attempt raised."""
-        self._recorder.note("abandoned", self._name, f"the attempt broke: {type(error).__name__}: {error}")
-
 
 class RecordedAttempt(Attempt):
     """An Attempt in one piece that is written down."""
@@ -196,23 +206,11 @@ class RecordedAttempt(Attempt):
         self, recorder: Recorder, profile: Profile, pod: Pod, state: ClusterState, *, now: float, rotation: Rotation
     ) -> None:
         super().__init__(profile, pod, state, now=now, rotation=rotation)
-        name = recorder.begin(state, profile.name, pod, now, rotation.start)
-        self._recorder, self._name, self._told = recorder, name, _Told(recorder, name, state)
+        self._told = _Told(recorder, recorder.begin(state, profile.name, pod, now, rotation.start), state)
 
     def step(self, budget: int) -> Running | Need | Decision:
         """As inherited; ``budget`` is ignored."""
-        self._told.resumed()
-        try:
-            outcome = super().step(STEP_BUDGET)
-        except BaseException as error:
-            self._told.broke(error)
-            raise
-        if isinstance(outcome, Need | Running):
-            self._told.paused(outcome)
-        else:
-            decision = outcome
-            self._recorder.tell("decided", self._name, lambda: answer_of(decision))
-        return outcome
+        return self._told.step(super().step, answer_of)
 
     def answer(self, failure: str | None) -> None:
         """As inherited."""
@@ -235,23 +233,11 @@ class RecordedGroupAttempt(GroupAttempt):
         rotation: Rotation,
     ) -> None:
         super().__init__(profile, group, pods, state, now=now, rotation=rotation)
-        name = recorder.begin_group(self, group.is_gang)
-        self._recorder, self._name, self._told = recorder, name, _Told(recorder, name, state)
+        self._told = _Told(recorder, recorder.begin_group(self, group.is_gang), state)
 
     def step(self, budget: int) -> Running | Need | GroupDecision:
         """As inherited; ``budget`` is ignored."""
-        self._told.resumed()
-        try:
-            outcome = super().step(STEP_BUDGET)
-        except BaseException as error:
-            self._told.broke(error)
-            raise
-        if isinstance(outcome, Need | Running):
-            self._told.paused(outcome)
-        else:
-            decision = outcome
-            self._recorder.tell("decided", self._name, lambda: group_answer(decision))
-        return outcome
+        return self._told.step(super().step, group_answer)
 
     def answer(self, failure: str | None) -> None:
         """As inherited."""
