@@ -39,6 +39,7 @@ from scheduler.edge.http import Check, HealthServer, Mount, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
 from scheduler.edge.loop_trouble import loop_trouble
+from scheduler.edge.memory import keep_large_apart
 from scheduler.edge.metrics import Metrics
 from scheduler.edge.pages import DebugPages
 from scheduler.edge.pauses import Pauses
@@ -339,6 +340,7 @@ class Replica:
 def run(options: RunOptions) -> int:
     """Run one replica to its end; the exit code. Raises ConfigError for what is wrong before the start."""
     check_config(options.config, options.feature_gates)
+    keep_large_apart()
     configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
     return uvloop.run(_run(options))
 

@@ -14,6 +14,7 @@ from typing import Any
 from scheduler.api.kinds import Kind
 from scheduler.edge.client import Sleep
 from scheduler.edge.forks import ChildError, Outcome, can_fork, in_child
+from scheduler.edge.memory import give_back
 from scheduler.edge.reflector import Reflector
 from scheduler.errors import InternalError, SchedulerError
 
@@ -44,10 +45,11 @@ class Reconciler:
         self._catch_up = catch_up
 
     async def run(self) -> None:
-        """For ever; nothing the server or the state does ends it."""
+        """For ever; nothing the server or the state does ends it. Memory of the LISTs is given back after each pass."""
         while True:
             await self._sleep(self._interval_s)
             await self.reconcile()
+            await asyncio.to_thread(give_back)
 
     async def reconcile(self) -> int:
         """One pass; how many objects had to be repaired."""
