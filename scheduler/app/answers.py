@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import replace
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.app.profiles import build_profiles
@@ -26,13 +28,21 @@ from scheduler.explain.inventory import inventory_steps
 from scheduler.explain.inventory_facts import Inventory
 from scheduler.explain.lint import lint
 from scheduler.explain.pods import explain_steps
+from scheduler.explain.redaction import mentioned
 from scheduler.explain.sight import Names, Own, Told, names_steps, own_of
+from scheduler.explain.text import explanation_reply
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 
 T = TypeVar("T")
+Reply = Callable[[T], dict[str, Any]]
+"""What is told of an answer to who may see everything: its ``answer`` and perhaps more."""
 HINT_STEPS_MAX = 4_000
 """Steps of a few milliseconds that hints may take; as time, some seconds."""
+
+
+def _alone(answer: Any) -> dict[str, Any]:
+    return {"answer": answer}
 
 
 class Answers:
@@ -81,22 +91,32 @@ class Answers:
         if self._verify:
             mirror.state.verify()
 
-    def _told(self, steps: Generator[None, None, T]) -> Generator[None, None, Told[T]]:
+    def _told(self, steps: Generator[None, None, T], reply: Reply[T]) -> Generator[None, None, Told[T]]:
         """The answer with every name there was when it was given, for who has to hide some of them."""
         answer = yield from steps
         version = self._asking.mirror.version
         if self._names is None or self._names[0] != version:
             self._names = version, (yield from names_steps(self.state))
-        return Told(answer, self._names[1])
+        names, told = self._names[1], reply(answer)
+        yield
+        spaces = frozenset(mentioned(told["answer"], names))
+        yield
+        return Told(answer, names, spaces, msgspec.json.encode(told))
 
-    async def _ask(self, question: Hashable, steps: Callable[[], Generator[None, None, T]]) -> Told[T]:
+    async def _ask(
+        self, question: Hashable, steps: Callable[[], Generator[None, None, T]], reply: Reply[T] = _alone
+    ) -> Told[T]:
         if not self._service.synced:
             raise ClusterError("not every kind has been listed yet")
-        return await self._asking.ask(question, lambda: self._told(steps()))
+        return await self._asking.ask(question, lambda: self._told(steps(), reply))
 
     async def explain(self, namespace: str, name: str, hints: bool = True) -> Told[tuple[Explanation, Own]]:
         """One Pod, hints included. Raises UserError when there is no such Pod (ended ones are not watched)."""
-        return await self._ask(("explain", namespace, name, hints), lambda: self._explain(namespace, name, hints))
+        question = ("explain", namespace, name, hints)
+        return await self._ask(question, lambda: self._explain(namespace, name, hints), self._with_text)
+
+    def _with_text(self, answer: tuple[Explanation, Own]) -> dict[str, Any]:
+        return explanation_reply(answer[0], self.clock())
 
     def _explain(self, namespace: str, name: str, hints: bool) -> Generator[None, None, tuple[Explanation, Own]]:
         store = self._service.reflectors["Pod"].store

@@ -163,10 +163,15 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Told(Generic[T]):
-    """An answer and every name there was when it was given."""
+    """An answer and every name there was when it was given; what is made of both, so that it is made where they are.
+
+    ``spaces``: namespaces that the answer names. ``whole``: the reply as a JSON object, for who may see everything.
+    """
 
     answer: T
     names: Names
+    spaces: frozenset[str]
+    whole: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from scheduler.explain.choice import choice_words
 from scheduler.explain.facts import (
@@ -33,6 +34,11 @@ _PHASES = {
 def plain(style: str, text: str) -> str:
     """No style at all."""
     return text
+
+
+def explanation_reply(found: Explanation, now: float) -> dict[str, Any]:
+    """What a scheduler replies: the ``answer``, and its ``text`` as lines."""
+    return {"answer": found, "text": list(explanation_lines(found, now))}
 
 
 def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> Iterator[str]:
