@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -29,6 +30,10 @@ KEPT_S = 1.0
 KEPT_MAX = 256
 QUEUED_MAX = 64
 TIMEOUT_S = 30.0
+IDLE_S = 5.0
+"""So long a child makes do with cores that nobody else wants: then it costs the scheduler's Pods nothing. On a machine
+that is never idle another child with a share of its own begins anew.
+"""
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -144,16 +149,24 @@ class Asking:
                 batch.pop(question).settle(partial(_same, kept[2]))
 
     async def _in_child(self, batch: dict[Hashable, _Waiting]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_S):
+                    await self._child(batch, idle_only=True)
+            if batch:
+                await self._child(batch, idle_only=False)
+
+    async def _child(self, batch: dict[Hashable, _Waiting], *, idle_only: bool) -> None:
+        """What is answered leaves ``batch``."""
         questions = list(batch)
         work = [partial(self._whole, one.steps) for one in batch.values()]
 
         def tell(number: int, outcome: Outcome) -> None:
-            batch[questions[number]].settle(outcome.result)
+            batch.pop(questions[number]).settle(outcome.result)
             if not outcome.problem and outcome.user_error is None:
                 self._keep(questions[number], outcome.answer)
 
-        async with asyncio.timeout(TIMEOUT_S):
-            await in_child(work, tell, self._on_slice)
+        await in_child(work, tell, self._on_slice, idle_only=idle_only)
 
     def _whole(self, steps: Callable[[], Steps[T]]) -> T:
         """In the child: its mirror is brought up to date once, for nothing changes there any more; then the answer."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from scheduler.errors import UserError
 
-NICE = 19
+NICE = 10
 LIFETIME_S = 40
 _HEAD = struct.Struct("<IQ")
 _CHUNK_BYTES = 1 << 18
@@ -61,9 +61,12 @@ async def in_child(
     work: Sequence[Work],
     on_outcome: Callable[[int, Outcome], None],
     on_fork: Callable[[float], None] = lambda seconds: None,
+    *,
+    idle_only: bool = False,
 ) -> None:
     """Run ``work`` in order in one child; each outcome is told as soon as it is there, by its number.
 
+    ``idle_only``: the child gets a core only while nobody else wants one, which may be never; else a small share.
     Answers have to be picklable. ``on_fork`` is told how long the fork itself took, in seconds: that long nothing else
     happened here. Raises OSError when the system makes no child. A cancelled call ends its child.
     """
@@ -75,7 +78,7 @@ async def in_child(
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            _child(work, writing)
+            _child(work, writing, idle_only)
     except OSError:
         os.close(reading)
         os.close(writing)
@@ -147,7 +150,7 @@ async def _read(fd: int, tell: Callable[[int, Outcome], None]) -> None:
 # in the child
 
 
-def _child(work: Sequence[Work], writing: int) -> None:
+def _child(work: Sequence[Work], writing: int, idle_only: bool) -> None:
     """Never returns, whatever happens: the parent's code above must not run twice."""
     try:
         gc.disable()  # a collection would touch, and so copy, every page
@@ -157,7 +160,10 @@ def _child(work: Sequence[Work], writing: int) -> None:
                 signal.signal(caught, signal.SIG_DFL)
             signal.alarm(LIFETIME_S)
         with suppress(OSError):
-            os.nice(NICE)
+            if idle_only and hasattr(os, "SCHED_IDLE"):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            else:
+                os.nice(NICE)
         # Sockets that stay open here would look alive to others when the parent has died.
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -268,6 +269,26 @@ async def test_a_child_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
         os.kill(pids[0], 0)
     monkeypatch.setattr(asking, "TIMEOUT_S", 30.0)
     assert await world.asking.ask("next", lambda: answering(1)) == 1
+
+
+async def test_a_child_takes_idle_cores_first_and_a_share_where_none_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first child makes way for everybody; what it has not answered in time a second one answers."""
+    world = World(forking=True)
+    policies = {"q": lambda: _policy(0.0), "slow": lambda: _policy(0.5)}
+    assert await world.asking.ask("q", policies["q"]) == os.SCHED_IDLE
+    monkeypatch.setattr(asking, "IDLE_S", 0.2)
+    quick, slow = await asyncio.gather(
+        world.asking.ask("quick", policies["q"]), world.asking.ask("slow", policies["slow"])
+    )
+    assert (quick, slow) == (os.SCHED_IDLE, os.SCHED_OTHER)
+
+
+def _policy(idle_takes_s: float) -> Generator[None, None, int]:
+    yield
+    policy = os.sched_getscheduler(0)
+    if policy == os.SCHED_IDLE:
+        time.sleep(idle_takes_s)  # in the child: as if it got no core
+    return policy
 
 
 async def test_a_child_keeps_no_socket_open() -> None:
