@@ -160,6 +160,7 @@ class Bindings:
             listed = await self._list()
             revision = listed["metadata"]["resourceVersion"]
             self._bound(len(listed["items"]) - self._before - len(self.times))
+            await asyncio.sleep(0.2)
 
     def _bound(self, count: int) -> None:
         self.times += [time.monotonic()] * count

@@ -45,6 +45,11 @@ def _alone(answer: Any) -> dict[str, Any]:
     return {"answer": answer}
 
 
+def _nothing(answer: Any) -> dict[str, Any]:
+    """What is sent depends on more than the answer."""
+    return {"answer": None}
+
+
 class Answers:
     """Built beside a Service. ``clock``: wall-clock seconds, by which ages are told.
 
@@ -199,7 +204,7 @@ class Answers:
 
     async def waiting(self, limit: int) -> Told[WaitingPods]:
         """Pods that wait, see ``explain.cluster_map``."""
-        return await self._ask(("waiting", limit), lambda: self._waiting(limit))
+        return await self._ask(("waiting", limit), lambda: self._waiting(limit), _nothing)
 
     def _waiting(self, limit: int) -> Generator[None, None, WaitingPods]:
         yield

@@ -3,7 +3,7 @@
 Questions that wait are answered together, in a child made by fork (``edge.forks``): the loop pays for the fork and for
 bringing the state up to date, the rest happens on another core. Where no child can be made they run here, in slices of
 some milliseconds; while Pods are being decided or written slices get a small part of the time only. Equal questions
-share an answer while nothing has changed, or for a second.
+share an answer for a second, or for ten while nothing has changed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ BUSY_SHARE, QUIET_SHARE = 0.05, 0.5
 comes then should not have to wait for one slice after the other."""
 KEPT_S = 1.0
 """How old an answer may be although something has changed since."""
+UNCHANGED_S = 10.0
+"""How old an answer may be while nothing changes: it tells ages."""
 KEPT_MAX = 256
 QUEUED_MAX = 64
 TIMEOUT_S = 30.0
@@ -94,7 +96,8 @@ class Asking:
     async def ask(self, question: Hashable, steps: Callable[[], Steps[T]]) -> T:
         """The answer that ``steps`` gives on the refreshed mirror, or a kept one to the same question.
 
-        A kept one is not older than KEPT_S, or nothing has changed since. Raises TooBusyError and what the steps raise.
+        A kept one is not older than KEPT_S, or UNCHANGED_S while nothing has changed. Raises TooBusyError, and what
+        the steps raise.
         """
         kept = self._kept.get(question)
         if kept is not None and self._clock() - kept[1] < KEPT_S:
@@ -144,8 +147,7 @@ class Asking:
     def _settle_unchanged(self, batch: dict[Hashable, _Waiting]) -> None:
         for question in list(batch):
             kept = self._kept.get(question)
-            if kept is not None and kept[0] == self.mirror.version:
-                self._keep(question, kept[2])
+            if kept is not None and kept[0] == self.mirror.version and self._clock() - kept[1] < UNCHANGED_S:
                 batch.pop(question).settle(partial(_same, kept[2]))
 
     async def _in_child(self, batch: dict[Hashable, _Waiting]) -> None:

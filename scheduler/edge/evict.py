@@ -98,16 +98,23 @@ class Evictor:
         except Exception as error:  # whatever it was: the preemptor must not be held back for ever
             failed = True
             self._trouble(preemptor, error)
-        await self._pause_after(preemptor, failed)
-        self._reports.preemption_ended("error" if failed else "success", self._clock() - started)
         # Otherwise the last victim's going opens the gate and wakes the preemptor: not before the watch has shown it,
         # or the next attempt would take the same victims for Pods that stay.
-        if failed or in_memory or not any(victim.uid in self._state.placements for victim in victims):
+        over = failed or in_memory or not any(victim.uid in self._state.placements for victim in victims)
+        if over:
+            self._spare(preemption, victims)
+        await self._pause_after(preemptor, failed)
+        self._reports.preemption_ended("error" if failed else "success", self._clock() - started)
+        if over:
             preemption.progress.ended = True
-            self._state.spare_victims([victim.uid for victim in victims])
             self._activate(preemptor.uid)
-            for info in list(self._state.nominator.on(preemption.node)):
-                self._activate(info.pod.uid)  # they may have waited for the same victims
+
+    def _spare(self, preemption: PreemptPods, victims: list[Pod]) -> None:
+        """Nobody has to wait for them any more; the others that are nominated to the node may have."""
+        self._state.spare_victims([victim.uid for victim in victims])
+        for info in list(self._state.nominator.on(preemption.node)):
+            if info.uid != preemption.preemptor.uid:
+                self._activate(info.uid)
 
     async def _pause_after(self, preemptor: Pod, failed: bool) -> None:
         """The preemptor stays held back for a while when evictions keep failing: trying at once would never end."""
@@ -125,7 +132,9 @@ class Evictor:
     async def _preempt(self, preemption: PreemptPods, victim: Pod) -> bool:
         """Make one victim go; True when it had no node yet but in our memory. Raises ClusterError."""
         in_memory = await self._withdraw(victim.uid)
-        if not in_memory:
+        if in_memory:
+            self._state.spare_victims([victim.uid])  # it waits again, and may stay where it is placed next
+        else:
             try:
                 await self._evict(preemption, victim)
             except NotFound:

@@ -25,10 +25,13 @@ from scheduler.errors import UserError
 
 NICE = 10
 LIFETIME_S = 40
+REAP_S = 0.5
 _HEAD = struct.Struct("<IQ")
 _CHUNK_BYTES = 1 << 18
 
 Work = Callable[[], Any]
+_reapings: set[asyncio.Task[None]] = set()
+"""Children that have said everything and are not quite gone."""
 
 
 class ChildError(Exception):
@@ -100,8 +103,11 @@ async def in_child(
         if not ended:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        # It has said everything or is dead: this takes no time worth a thread's.
-        await asyncio.shield(asyncio.to_thread(_reap, pid))
+        # It has said everything or is dead; giving its memory back may take a while where it gets no core.
+        reaping = asyncio.create_task(asyncio.to_thread(_reap, pid))
+        _reapings.add(reaping)
+        reaping.add_done_callback(_reapings.discard)
+        await asyncio.wait({reaping}, timeout=REAP_S)
     for number in range(len(work)):
         if number not in told:
             on_outcome(number, Outcome(problem="the process that looked for it ended without an answer"))
@@ -160,10 +166,10 @@ def _child(work: Sequence[Work], writing: int, idle_only: bool) -> None:
                 signal.signal(caught, signal.SIG_DFL)
             signal.alarm(LIFETIME_S)
         with suppress(OSError):
-            if idle_only and hasattr(os, "SCHED_IDLE"):
+            os.nice(NICE)
+        if idle_only and hasattr(os, "SCHED_IDLE"):
+            with suppress(OSError):  # a sandbox may not allow it
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            else:
-                os.nice(NICE)
         # Sockets that stay open here would look alive to others when the parent has died.
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
@@ -174,6 +180,7 @@ def _child(work: Sequence[Work], writing: int, idle_only: bool) -> None:
         for number, one in enumerate(work):
             frame = _frame(one)
             _write(writing, _HEAD.pack(number, len(frame)) + frame)
+        os.close(writing)  # the parent knows that this is all, long before so much memory is given back
     except BaseException:  # there is nobody to tell but the parent, which sees the pipe close
         pass
     finally:

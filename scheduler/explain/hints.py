@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 
 from scheduler.api.core import Pod
@@ -19,6 +20,8 @@ from scheduler.state.trial import Trial
 
 TRIES_MAX = 60
 HINTS_MAX = 12
+OF_A_KIND_MAX = 4
+"""Hints of one kind: of sixteen claims whose end would do, some are told, and then what else would do."""
 
 
 def find_hints(
@@ -49,9 +52,10 @@ def hint_steps(
     the generator is closed. Cost: one attempt per try, ``TRIES_MAX`` at most.
     """
     done: set[tuple[str, str]] = set()
+    kinds: Counter[str] = Counter()
     tries = 0
     for candidate in candidates(pod, state, found):
-        if candidate.family in done:
+        if candidate.family in done or kinds[candidate.change] >= OF_A_KIND_MAX:
             continue
         if tries >= TRIES_MAX or len(found.hints) >= HINTS_MAX:
             return False
@@ -60,6 +64,7 @@ def hint_steps(
         node = yield from _placed_with(profile, pod, state, now, candidate)
         if node and (not candidate.only_node or node == candidate.only_node):
             done.add(candidate.family)
+            kinds[candidate.change] += 1
             found.hints.append(Hint(candidate.change, candidate.subject, node, candidate.text))
     return True
 

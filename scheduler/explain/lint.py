@@ -17,6 +17,7 @@ from scheduler.dra.selectors import SelectorCache
 from scheduler.explain.findings import SEVERITIES, Finding, Findings
 from scheduler.explain.lint_fields import dropped_fields, gated_fields
 from scheduler.explain.lint_requests import Subject, World, lint_claim, lint_class
+from scheduler.explain.lint_workloads import lint_workloads
 from scheduler.explain.text import counted
 from scheduler.state.cluster import ClusterState
 
@@ -56,6 +57,7 @@ def lint(
     all_findings.extend(_foreign_pods(state, set(schedulers)))
     all_findings.extend(_missing_templates(state, templates))
     all_findings.extend(_missing_claims(state))
+    all_findings.extend(lint_workloads({**raw, **manifests}, state, templates, set(schedulers)))
     placed = (replace(finding, file=_file_of(finding.subject, files)) for finding in all_findings)
     found.findings = sorted(placed, key=lambda finding: SEVERITIES.index(finding.severity))
     found.checked = {

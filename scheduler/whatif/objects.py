@@ -15,8 +15,8 @@ from scheduler.api.versions import GROUP, TAINT_RULE_VERSIONS, VERSIONS, choose_
 
 Json = dict[str, Any]
 TEMPLATE = "ResourceClaimTemplate"
-KEPT_RAW = ("PriorityClass", "LimitRange")
-"""Kinds that no decision reads, but that shape Pods when they are created."""
+KEPT_RAW = ("PriorityClass", "LimitRange", "Deployment", "DaemonSet", "Job", "CronJob")
+"""Kinds that no decision reads, but that shape or make Pods."""
 NEEDED = ("Node", "Pod", "ResourceSlice", "ResourceClaim", "DeviceClass")
 """Kinds without which an answer about devices may be wrong."""
 JUDGED_BY = {

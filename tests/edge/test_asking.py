@@ -95,7 +95,7 @@ async def test_questions_wait_for_each_other() -> None:
 
 
 async def test_equal_questions_share_an_answer() -> None:
-    """While nothing has changed, or for a second, the kept answer is told; afterwards it is looked for anew."""
+    """For a second, or ten while nothing has changed, the kept answer is told; afterwards it is looked for anew."""
     world = World(step_s=asking.SLICE_S / 100)
     world.changed = True
     assert await world.asking.ask("q", lambda: answering(1)) == 1
@@ -105,8 +105,10 @@ async def test_equal_questions_share_an_answer() -> None:
     world.changed = False
     world.clock.now += asking.KEPT_S
     assert await world.asking.ask("q", lambda: answering(4)) == 3, "nothing has changed"
+    world.clock.now += asking.UNCHANGED_S
+    assert await world.asking.ask("q", lambda: answering(4)) == 4, "it tells ages"
     assert await world.asking.ask("another", lambda: answering(5)) == 5
-    assert world.refreshes == 4
+    assert world.refreshes == 5
 
 
 async def test_work_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:

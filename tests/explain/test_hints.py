@@ -11,6 +11,7 @@ import pytest
 from scheduler.cycle.decision import Placed
 from scheduler.explain.attempts import attempt
 from scheduler.explain.facts import Hint
+from scheduler.explain.hints import OF_A_KIND_MAX
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, Object, device, explained, held, request, slice_of, snapshot, want
 
@@ -191,3 +192,15 @@ def test_hints_stop_when_told_to() -> None:
     found = explain_pod(profile, waiting, snap.state, snap.now)
     assert not find_hints(profile, waiting, snap.state, snap.now, found, lambda: False)
     assert found.hints == []
+
+
+def test_many_hints_of_one_kind_leave_room_for_the_others() -> None:
+    """Sixteen nodes whose only device is held: some claims are named, and that one more node would do as well."""
+    nodes = [f"n{number}" for number in range(16)]
+    items: list[Object] = [gpu_class(), pod("p", claim="want"), want(request())]
+    for name in nodes:
+        items += [node(name), slice_of(name, [device("a")]), held(f"h-{name}", name, "a", pod=f"u-{name}")]
+        items.append(pod(f"u-{name}", claim=f"h-{name}", nodeName=name))
+    kinds = [hint.change for hint in explained(items, hints=True)[0].hints]
+    assert "add node" in kinds
+    assert 1 <= kinds.count("claim ends") <= OF_A_KIND_MAX

@@ -317,3 +317,34 @@ def test_without_slices_nothing_is_said_about_devices() -> None:
     found = linted([gpu_class(), want(request("r", 40, deviceClassName="gpus"))])
     assert [finding.check for finding in found.findings] == ["class-missing"]
     assert any("was not judged" in caveat for caveat in found.caveats)
+
+
+def _workload(kind: str, name: str, scheduler: str | None = "dra-scheduler", **entry: str) -> Object:
+    spec: Object = {"containers": [{"name": "main", "image": "i"}], "resourceClaims": [{"name": "gpu", **entry}]}
+    if scheduler:
+        spec["schedulerName"] = scheduler
+    made: Object = {"template": {"spec": spec}}
+    if kind == "CronJob":
+        made = {"schedule": "@daily", "jobTemplate": {"spec": made}}
+    version = "apps/v1" if kind in ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet") else "batch/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": made}
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "StatefulSet", "ReplicaSet", "Job", "CronJob"])
+def test_what_makes_pods_is_judged_before_there_are_any(kind: str) -> None:
+    """A template and a claim that do not exist, and Pods that are left to another scheduler, at the field."""
+    there = base([device("a")], template("one"))
+    prefix = "spec.jobTemplate.spec.template.spec" if kind == "CronJob" else "spec.template.spec"
+    manifests = [
+        _workload(kind, "good", resourceClaimTemplateName="one"),
+        _workload(kind, "lost", resourceClaimTemplateName="two"),
+        _workload(kind, "own", resourceClaimName="nobody"),
+        _workload(kind, "foreign", None, resourceClaimTemplateName="one"),
+        {"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "odd"}, "spec": {"template": 7}},
+    ]
+    found = {(f.check, f.subject, f.path) for f in linted(there, manifests).findings}
+    assert found == {
+        ("template-missing", f"{kind} default/lost", f"{prefix}.resourceClaims[0].resourceClaimTemplateName"),
+        ("claim-missing", f"{kind} default/own", f"{prefix}.resourceClaims[0].resourceClaimName"),
+        ("another-scheduler", f"{kind} default/foreign", f"{prefix}.schedulerName"),
+    }
