@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e supply tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-micro bench-guard bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-micro bench-explain bench-guard bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,6 +107,9 @@ race: install controlplane ## kube-scheduler and we on the same devices, with th
 bench-micro: install ## CPU of single steps at 100 to 15,000 nodes, with pytest-benchmark: make bench-micro [ARGS='-k decide']
 	$(BIN)/pytest e2e/bench/test_micro.py --timeout 1800 --benchmark-timer=time.thread_time \
 	  --benchmark-columns=min,median,iqr,max,rounds --benchmark-sort=fullname --benchmark-disable-gc $(ARGS)
+
+bench-explain: install controlplane ## how long an explanation takes, and what ten a second cost the Pods that are being scheduled
+	$(BIN)/python -m e2e.bench.explaining $(ARGS)
 
 bench-guard: install controlplane ## what the guard adds to an allocation, p50 and p99, and how many it answers per second
 	$(BIN)/python -m e2e.bench.guard

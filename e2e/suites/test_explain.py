@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -24,10 +25,9 @@ from scheduler.explain.pods import explain_pod
 KINDS = "nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,namespaces"
 
 
-async def _run(*command: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
+async def _run(*command: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, env=environment)
     out, error = await asyncio.wait_for(process.communicate(), 180)
     assert b"Traceback" not in error, error.decode()
     return process.returncode or 0, out.decode()
@@ -71,6 +71,11 @@ async def test_the_waiting_pod_is_explained_the_same_way_everywhere(
             code, from_file = await _ask("explain", "pod/big", "-f", str(dump))
             live_code, live = await _ask("explain", "pod/big", "--kubeconfig", kubeconfig)
             assert (code, live_code) == (2, 2)
+            # kubectl itself finds the plug-in on the PATH.
+            plugged = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+            asked = kubectl, "dra", "explain", "pod/big", "--kubeconfig", kubeconfig, "-o", "json"
+            plugin_code, said = await _run(*asked, environment=plugged)
+            assert (plugin_code, json.loads(said)) == (2, live)
             assert from_file == live
             assert from_file["message"] == message
             hint = next(hint for hint in live["hints"] if hint["change"] == "claim ends")

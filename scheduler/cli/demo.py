@@ -1,4 +1,7 @@
-"""``dra-scheduler demo``: a small made-up GPU cluster, its Pods, and why one of them waits. Needs no cluster."""
+"""``dra-scheduler demo``: a small made-up GPU cluster, its Pods, and why one of them waits. Needs no cluster.
+
+Exit codes: 0 shown, or after Ctrl-C; 1 the command failed.
+"""
 
 from __future__ import annotations
 

@@ -69,10 +69,16 @@ def _run(program: str, argv: Sequence[str]) -> int:
 
 def _execute(program: str, command: str, argv: Sequence[str]) -> int:
     module = import_module(f"scheduler.cli.{command}")
-    parser = Parser(prog=program, description=COMMANDS[command])
+    parser = Parser(prog=program, description=COMMANDS[command], epilog=_exit_codes(module.__doc__ or ""))
     module.add_arguments(parser)
     arguments: Arguments = parser.parse_args(go_style(parser, argv))
     return int(module.execute(arguments))
+
+
+def _exit_codes(text: str) -> str:
+    """The paragraph of a command's own description that tells them."""
+    told = [part for part in text.split("\n\n") if part.startswith("Exit codes:")]
+    return " ".join(told[0].split()) if told else ""
 
 
 def _usage(program: str) -> str:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from scheduler.config import SchedulerConfig
 
 FORMATS = ("text", "json", "yaml")
-EXIT_CODES = "0: the answer is good news or plain facts; 1: the command failed; 2: the answer is bad news"
 _STYLES = {"title": "1", "good": "32", "bad": "31", "hint": "36", "faint": "2"}
 
 

@@ -14,6 +14,13 @@ def nano(quantity: Quantity) -> int:
     return quantity.mantissa * 10 ** min(quantity.power + NANO_POWER, _MAX_POWER) if quantity.mantissa else 0
 
 
+def value_text(value: object) -> str:
+    """An attribute's value for people: booleans as CEL writes them, lists with commas."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
 def amount_text(units: int) -> str:
     """An amount in nano units for people: binary suffixes where they come out even, as in 4Gi."""
     whole, rest = divmod(units, 10**NANO_POWER)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from scheduler.api.resource import RESULTS_MAX
 from scheduler.cel import AttributeValue
-from scheduler.dra.amounts import amount_text
+from scheduler.dra.amounts import amount_text, value_text
 from scheduler.dra.constraints import Constraint, broken_reason, join_scalar, join_set
 from scheduler.dra.derived import DerivedError, derived_value
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey
@@ -323,7 +323,7 @@ class Taking:
         if self._reporter.wants_devices:
             detail = {"attribute": constraint.attribute}
             if value is not None:
-                detail["value"] = str(value[1])
+                detail["value"] = value_text(value[1])
                 detail["against"] = self._joined_by(alternative, constraint)
             self._refuse(reason, alternative, self.view.positions[info.key], detail)
 
@@ -334,7 +334,8 @@ class Taking:
             if any(self.plan.constraints[index] is constraint for index in pick.alternative.constraints):
                 info = self.view.devices[pick.position]
                 value = self.value(pick.alternative, info, constraint.attribute)
-                siblings.append(f"{pick.alternative.name}={info.key.device} ({'' if value is None else value[1]})")
+                shown = "" if value is None else value_text(value[1])
+                siblings.append(f"{pick.alternative.name}={info.key.device} ({shown})")
         return ", ".join(siblings)
 
     def _refuse(self, reason: Reason, alternative: Alternative, position: int, detail: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import ALL, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from scheduler.cel import CompileError, compile_selector
-from scheduler.dra.amounts import amount_text, nano
+from scheduler.dra.amounts import amount_text, nano, value_text
 from scheduler.dra.devices import DeviceInfo, DeviceKey
 from scheduler.dra.pools import NodeView
 from scheduler.dra.rejections import Reason, Rejection
@@ -158,18 +158,12 @@ def read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
         values["driver"] = info.key.driver
     for name in sorted(reads.qualified_attributes()):
         attribute = info.attribute(name)
-        values[name] = _shown(attribute[1]) if attribute is not None else ABSENT + near_miss(name, info.attributes)
+        values[name] = value_text(attribute[1]) if attribute is not None else ABSENT + near_miss(name, info.attributes)
     for name in sorted(reads.qualified_capacity()):
         domain, _, short = name.partition("/")
         capacity = info.capacities.get(name) or (info.capacities.get(short) if domain == info.key.driver else None)
         values[name] = str(capacity.value) if capacity is not None else ABSENT + near_miss(name, info.capacities)
     return values
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def near_miss(name: str, known: Iterable[str]) -> str:

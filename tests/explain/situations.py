@@ -65,6 +65,29 @@ def _counter(value: str, groups: tuple[str, ...] = ()) -> Object:
     return {"consumesCounters": [used]}
 
 
+def _served_by(resource: str) -> Object:
+    item = gpu_class()
+    item["spec"]["extendedResourceName"] = resource
+    return item
+
+
+def _asking(resource: str, count: str) -> Object:
+    item = pod("p")
+    item["spec"]["containers"][0]["resources"] = {"requests": {resource: count}, "limits": {resource: count}}
+    return item
+
+
+def _limited_share(most: str) -> Object:
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "max": most, "step": "1Gi"}}
+    return device("a", allowMultipleAllocations=True) | {
+        "capacity": {"memory": {"value": "40Gi", "requestPolicy": policy}}
+    }
+
+
+def _linked(name: str, *links: str) -> Object:
+    return {"name": name, "attributes": {"links": {"strings": list(links)}}}
+
+
 def _alternatives(*subs: Object) -> Object:
     return {"name": "r", "firstAvailable": list(subs)}
 
@@ -81,7 +104,8 @@ def _tainted_node(key: str) -> Object:
     return item
 
 
-def _partition_world(held_groups: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> list[Object]:
+def partition_world(held_groups: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> list[Object]:
+    """One node with a device of 40Gi that can be had whole or as a half, and the half is taken."""
     counters = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -279,7 +303,7 @@ STANDING = [
     ),
     Situation(
         "counter used up",
-        [*_partition_world(), want(request()), pod("p", claim="want")],
+        [*partition_world(), want(request()), pod("p", claim="want")],
         "1 counter set/memory short by 20Gi: 40Gi asked, 20Gi free of 40Gi",
         reason="counter short by",
         count=1,
@@ -289,7 +313,7 @@ STANDING = [
     ),
     Situation(
         "incompatible groups",
-        [*_partition_world(("mig",), ("mps",)), want(request()), pod("p", claim="want")],
+        [*partition_world(("mig",), ("mps",)), want(request()), pod("p", claim="want")],
         "incompatible group",
         reason="incompatible group",
         count=1,
@@ -303,6 +327,42 @@ STANDING = [
         reason="not supported",
         count=1,
         gates={"DRAOptionalNodeOperations": True},
+    ),
+    Situation(
+        "an extended resource that devices serve",
+        [
+            node("n1"),
+            _served_by("example.com/gpu"),
+            slice_of("n1", [device("a"), device("b")]),
+            held("h", "n1", "a", pod="user"),
+            bound("user", claim="h"),
+            _asking("example.com/gpu", "2"),
+        ],
+        "request container-0-request-0: 2 devices: 1 would do, 1 in use",
+        reason="in use by claim",
+        count=1,
+        holders={"default/h": 1},
+    ),
+    Situation(
+        "more capacity than the request policy allows",
+        base([_limited_share("8Gi")], want(request("r", 1, capacity={"requests": {"memory": "16Gi"}}))),
+        "capacity memory does not suit: 16Gi is more than the policy's maximum 8Gi",
+        reason="capacity short by",
+        count=1,
+        detail={"capacity": "memory", "because": "16Gi is more than the policy's maximum 8Gi"},
+        gates={"DRAConsumableCapacity": True},
+    ),
+    Situation(
+        "lists without a common value",
+        base(
+            [_linked("a", "l0", "l1"), _linked("b", "l2")],
+            want(request("r", 2), constraints=_matching(f"{DRIVER}/links")),
+        ),
+        "match of gpu.example.com/links broken: l2 here, against r=a (l0, l1)",
+        reason="match broken against",
+        count=1,
+        detail={"attribute": f"{DRIVER}/links", "value": "l2", "against": "r=a (l0, l1)"},
+        gates={"DRAListTypeAttributes": True},
     ),
     Situation(
         "needs binding conditions, gate off",

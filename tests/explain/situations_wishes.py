@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import Object, device, held, request, slice_of, want
-from tests.explain.situations import TAINT, Situation, base, bound
+from tests.explain.situations import MEMORY, TAINT, Situation, base, bound, partition_world
 from tests.explain.situations_plugins import GANGS, gang
 
 NIC = "nic.example.com"
@@ -47,7 +47,75 @@ def two_members() -> list[Object]:
     ]  # fmt: skip
 
 
+LARGE = f'{MEMORY}.compareTo(quantity("64Gi")) >= 0'
+
+
+def one_left_on_each() -> list[Object]:
+    """Two nodes of two devices, one of them taken on each; the Pod wants two."""
+    items = [gpu_class(), want(request("r", 2)), pod("p", claim="want")]
+    for name, claim, user in (("n1", "h1", "u1"), ("n2", "h2", "u2")):
+        items += [node(name), slice_of(name, [device("a"), device("b")]), held(claim, name, "a", pod=user)]
+        items.append(bound(user, name, claim=claim))
+    return items
+
+
 WISHES = [
+    Situation(
+        "U1: a small request sits on the large device",
+        base([device("large", memory="80Gi"), device("small")], held("h", "n1", "large", pod="user"),
+             bound("user", claim="h"), want(request("r", 1, LARGE))),
+        "2 devices: 1 in use, 1 selector false",
+        reason="in use by claim",
+        count=1,
+        holders={"default/h": 1},
+        hints=("claim ends", "drop selector"),
+    ),
+    Situation(
+        "U2: what is free is spread over the nodes",
+        one_left_on_each(),
+        "2 devices would do in the whole cluster, but all 2 must be on one node, and no node has more than 1",
+        reason="in use by claim",
+        count=1,
+        holders={"default/h1": 1, "default/h2": 1},
+        hints=("fewer devices", "claim ends", "add node"),
+    ),
+    Situation(
+        "U4: would it fit if the request were another",
+        base([device("a")], want(request("r", 1, LARGE))),
+        "1 selector false: request selector #0: ",
+        reason="selector false",
+        count=1,
+        detail={"selector": f"request selector #0: {LARGE}"},
+        hints=("drop selector",),
+    ),
+    Situation(
+        "U6: a domain that would be nice was made a must",
+        base([rooted("a", "d0"), rooted("b", "d1")],
+             want(request("r", 2), constraints=[{"matchAttribute": ROOT}])),
+        f"1 match of {ROOT} broken: d1 here, against r=a (d0)",
+        reason="match broken against",
+        count=1,
+        detail={"attribute": ROOT, "value": "d1", "against": "r=a (d0)"},
+        hints=("drop constraint", "fewer devices"),
+    ),
+    Situation(
+        "U8: a small partition is in the way of a large one",
+        [*partition_world(), bound("user", claim="h"), want(request()), pod("p", claim="want")],
+        "counter set/memory short by 20Gi: 40Gi asked, 20Gi free of 40Gi",
+        reason="counter short by",
+        count=1,
+        detail={"counter": "set/memory", "asked": "40Gi", "free": "20Gi", "short by": "20Gi"},
+        holders={"default/h": 1},
+        hints=("claim ends",),
+    ),
+    Situation(
+        "U9: it fits once somebody has moved",
+        one_left_on_each(),
+        "1 by claim default/h1 (pod default/u1, for 60m)",
+        reason="in use by claim",
+        count=1,
+        hints=("claim ends",),
+    ),
     Situation(
         "U3: enough in the cluster, too few on one node",
         [node("n1"), node("n2"), gpu_class(), slice_of("n1", [device("a")]), slice_of("n2", [device("a")]),

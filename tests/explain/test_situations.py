@@ -58,6 +58,12 @@ def _check_group(situation: Situation, data: dict[str, Any]) -> None:
         assert groups[0]["holders"] == situation.holders
 
 
+def test_every_wish_has_its_situation() -> None:
+    """But U10, limits per tenant on what is allocated: nothing here limits, so no Pod waits for it."""
+    wishes = {one.name.partition(":")[0] for one in WISHES}
+    assert wishes == {f"U{number}" for number in range(1, 15) if number != 10}
+
+
 def test_there_are_enough_situations() -> None:
     """No name twice; every reason of the vocabulary, of devices or of pools; every filter plugin."""
     names = [one.name for one in ALL]
