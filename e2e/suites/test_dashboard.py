@@ -101,7 +101,11 @@ async def team(plane: ControlPlane, api: Api, folder: Path) -> AsyncIterator[Tea
         folder,
         kubeconfig,
         config={**config, "clientConnection": {"kubeconfig": str(kubeconfig)}},
-        arguments=(f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}"),
+        arguments=(
+            f"--tls-cert-file={certificate}",
+            f"--tls-private-key-file={key}",
+            f"--audit-file={folder}/audit.sqlite",
+        ),
     )
     async with PretendedKubelet(api.session):
         await asyncio.to_thread(scheduler.start_and_wait)
@@ -248,6 +252,8 @@ async def _in_the_browser(world: Team) -> None:
         await page.sees(f"{MINE}/waits", f"system:serviceaccount:{MINE}:viewer")
         await page.click(".scroll a")
         await page.sees("Pod mine/waits", "claims that you may not list")
+        await page.sees("What happened so far", "waits")
+        assert "secret" not in await page.text(), "the Pod's story"
         for view in ("map", "inventory", "lint", "waiting"):
             await page.click(f'#views a[href="#/{view}"]')
             await page.true(f"document.querySelector('#views a[aria-current]')?.hash === '#/{view}'")
@@ -276,7 +282,8 @@ async def test_hostile_names_are_shown_and_never_run(
     selector = f"device.attributes[\"{CLASS}\"].model == '{XSS}x'"
     await api.create(CLAIMS, claim("odd", exactly(CLASS, selector)), "default")
     await api.create(PODS, pod("odd", claims={"gpu": "odd"}), "default")
-    with SchedulerProcess(tmp_path, control_plane.kubeconfig_for()) as scheduler:
+    audited = f"--audit-file={tmp_path}/audit.sqlite"
+    with SchedulerProcess(tmp_path, control_plane.kubeconfig_for(), arguments=[audited]) as scheduler:
 
         async def told() -> bool:
             return condition(await api.get(PODS, "odd", "default")).get("reason") == "Unschedulable"
@@ -297,6 +304,7 @@ async def test_hostile_names_are_shown_and_never_run(
             ):
                 await page.run(f"location.hash = '#/{view}'")
                 await page.sees(piece)
+            await page.sees("What happened so far")
             assert await page.run("document.querySelectorAll('main img, main script, a[href^=javascript]').length") == 0
             await page.run(
                 "location.hash = '#/pod/' + encodeURIComponent('<b>x</b>') + '/' + encodeURIComponent('../../me')"
