@@ -74,7 +74,7 @@ def _line(result: Result) -> str:
     return (
         f"{result.workload:20} {result.scheduler:15} {result.pods_per_s:8.1f} pods/s  wall {result.wall_s:6.1f} s  "
         f"p50 {result.p50_ms:7.1f} p99 {result.p99_ms:7.1f} ms  {result.memory_mb:5.0f} MB  "
-        f"ready {result.ready_s:.1f} s  pause p99 {result.pause_p99_ms:.1f} ms\n"
+        f"ready {result.ready_s:.1f} s  pause p99 {result.pause_p99_ms:.1f} ms, own {result.own_pause_p99_ms:.1f} ms\n"
         f"    CPU ms/Pod: {cpu}\n    requests/Pod: {requests}\n    its own: {own}"
     )
 

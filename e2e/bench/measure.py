@@ -37,6 +37,7 @@ class Result:
 
     ``requests``: verb and resource → requests per Pod that the API server saw, of everybody. ``own_requests``: verb →
     requests per Pod that the scheduler itself sent. ``pause_p99_ms``: how late our loop was; 0 for kube-scheduler.
+    ``own_pause_p99_ms``: the part in which it was at work, not waiting for a core.
     """
 
     workload: str
@@ -51,6 +52,7 @@ class Result:
     requests: dict[str, float] = field(default_factory=dict)
     own_requests: dict[str, float] = field(default_factory=dict)
     pause_p99_ms: float = 0.0
+    own_pause_p99_ms: float = 0.0
     ready_s: float = 0.0
     bound: int = 0
     series: list[float] = field(default_factory=list)
@@ -215,7 +217,7 @@ def _requests(api_metrics: str) -> dict[str, float]:
 
 
 SLI = "scheduler_pod_scheduling_sli_duration_seconds"
-PAUSES = "dra_scheduler_loop_pause_seconds"
+PAUSES, OWN_PAUSES = "dra_scheduler_loop_pause_seconds", "dra_scheduler_loop_pause_own_seconds"
 
 
 def quantile_ms(metrics: str, quantile: float, name: str = SLI) -> float:
@@ -303,6 +305,7 @@ async def _run(
     result.own_requests = {verb: round(number / count, 3) for verb, number in sorted(own_requests(text).items())}
     result.p50_ms, result.p99_ms = quantile_ms(text, 0.5), quantile_ms(text, 0.99)
     result.pause_p99_ms = quantile_ms(text, 0.99, PAUSES)
+    result.own_pause_p99_ms = quantile_ms(text, 0.99, OWN_PAUSES)
     return result
 
 

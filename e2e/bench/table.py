@@ -79,6 +79,7 @@ def _numbers(runs: Sequence[Result]) -> dict[str, Read]:
             number for name, number in r.requests.items() if name.split()[0] == verb
         )
     found["loop pause p99, ms"] = lambda r: r.pause_p99_ms
+    found["loop pause p99, its own part, ms"] = lambda r: r.own_pause_p99_ms
     return found
 
 

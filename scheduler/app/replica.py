@@ -140,7 +140,12 @@ class Replica:
             self.metrics.read_from(service.reflectors.values(), service.recorder)
             server = await self._serve(reviewer, service)
             beating = asyncio.create_task(self._keep_beating())
-            pauses = Pauses(lambda late_s: self.metrics.loop_pause.observe((), late_s), time.monotonic)
+            pauses = Pauses(
+                lambda late_s: self.metrics.loop_pause.observe((), late_s),
+                lambda own_s: self.metrics.loop_pause_own.observe((), own_s),
+                time.monotonic,
+                time.thread_time,
+            )
             listening = asyncio.create_task(pauses.run())
             if self.access.renewable:
                 renewing = asyncio.create_task(self.access.keep_renewed(report=self.log.warning))

@@ -338,6 +338,11 @@ class Metrics:
             "How late the event loop served what became due, 100 times a second.",
             PAUSE_BUCKETS,
         )
+        self.loop_pause_own = self._tally_histogram(
+            "dra_scheduler_loop_pause_own_seconds",
+            "The part of each pause in which the event loop was at work; the rest it waited for a core.",
+            PAUSE_BUCKETS,
+        )
         self.tasks = self._gauge("dra_scheduler_tasks", "Tasks of the event loop: watches, writers, Pods being bound.")
         self.plugin_errors = self._counter(
             "dra_scheduler_plugin_errors_total", "Attempts that a plugin's failure cost.", "plugin", "extension_point"
