@@ -32,7 +32,7 @@ UNCHANGED_S = 10.0
 KEPT_MAX = 256
 QUEUED_MAX = 64
 TIMEOUT_S = 30.0
-IDLE_S = 5.0
+IDLE_S = 15.0
 """So long a child makes do with cores that nobody else wants: then it costs the scheduler's Pods nothing. On a machine
 that is never idle another child with a share of its own begins anew.
 """
