@@ -262,7 +262,7 @@ class World:
             try:
                 decode(self.served(kind), mutant.raw)
             except DecodeError as error:
-                name = error.subject.removeprefix(kind.name).strip()
+                name = error.subject.removeprefix(f"{kind.name} ")
                 expected = [(kind.name, "" if name == "(unreadable)" else name)]
         told = self.ears.undecodable
         return [] if told == expected else [f"named {told}, expected {expected}"]

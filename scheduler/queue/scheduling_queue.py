@@ -95,6 +95,11 @@ class SchedulingQueue:
         if queued is None:
             self.add(new, now)
             return
+        if queued.key != new.key:  # no server renames a Pod; bytes that were spoilt on their way do
+            self.delete(new.uid)
+            if new.uid not in self._pods:
+                self.add(new, now)
+            return
         old = old or queued.pod
         version = new.metadata.resourceVersion
         if version and version == old.metadata.resourceVersion and version == queued.pod.metadata.resourceVersion:

@@ -70,6 +70,25 @@ class TestOrder:
         queue.check()
         assert queue.pop(T).pod is new
 
+    @pytest.mark.parametrize("where", ["ready", "waiting", "in flight"])
+    def test_a_pod_under_another_name_is_another_pod(self, where):
+        """No server renames one, but spoilt bytes do: the queue agrees with itself, also when the name comes back."""
+        queue, pod, renamed = make_queue(), make_pod("a"), make_pod("b", uid="u-a", version="2")
+        if where == "waiting":
+            reject(queue, pod, T, "Fit")
+        else:
+            queue.add(pod, 1)
+            queued = queue.pop(T) if where == "in flight" else None
+        queue.update(pod, renamed, 3)
+        queue.check()
+        queue.update(renamed, make_pod("a", version="3"), 4)
+        queue.check()
+        if where == "in flight":
+            queue.requeue(queued, make_pod("a", version="3"), ["Fit"], [], T)
+            queue.check()
+        else:
+            assert popped(queue) == ["a"]
+
     def test_foreign_profile_is_refused(self):
         """A Pod of a scheduler that no profile serves is a mistake of the caller."""
         with pytest.raises(InternalError, match="no profile is named 'other'"):
