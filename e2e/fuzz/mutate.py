@@ -89,11 +89,11 @@ class Mutator:
 
     def mutate(self, body: Object) -> Mutant:
         """One mutant of ``body``, of at most BYTES_MAX; one to three mutations. Cost: a millisecond."""
-        while len((mutant := self._mutant(body)).raw) > BYTES_MAX:
+        while (mutant := self._mutant(body)) is None or len(mutant.raw) > BYTES_MAX:
             pass
         return mutant
 
-    def _mutant(self, body: Object) -> Mutant:
+    def _mutant(self, body: Object) -> Mutant | None:
         changed = copy.deepcopy(body)
         how = []
         for _ in range(self._rng.choice((1, 1, 1, 2, 3))):
@@ -101,6 +101,8 @@ class Mutator:
             how.append(name)
             way(changed)
         _keep_identity(body, changed)
+        if room_left(changed, BYTES_MAX) < 0:
+            return None  # writing it out first took gigabytes: a copy of a copy of something large
         raw = encode(changed)
         if "bytes" in how:
             raw = self._spoil(raw)
@@ -302,6 +304,22 @@ def merge(into: Any, graft: Any) -> None:
             merge(into[key], value)
         else:
             into[key] = value
+
+
+def room_left(value: Any, room: int) -> int:
+    """``room`` less at least the bytes of the texts in ``value``; below 0 as soon as they do not fit."""
+    if isinstance(value, Verbatim):
+        return room - len(value.raw)
+    if isinstance(value, Twice):
+        return room_left(value.second, room_left(value.first, room))
+    if isinstance(value, str):
+        return room - len(value)
+    parts: list[Any] = [*value.keys(), *value.values()] if isinstance(value, dict) else []
+    for part in parts or (value if isinstance(value, list) else ()):
+        room = room_left(part, room - 1)
+        if room < 0:
+            break
+    return room
 
 
 def encode(value: Any) -> bytes:
