@@ -6,12 +6,16 @@ Quantities stay text here; ``quantity.parse_quantity`` converts them once where 
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from scheduler.api.meta import Condition, ObjectMeta
 from scheduler.api.selectors import Affinity, LabelSelector
 from scheduler.api.taints import Taint, Toleration
 
+UPSTREAM_SCHEDULER_NAME: Final = "default-scheduler"
+"""Whose a Pod is that names nobody."""
 QuantityText = str | int | float
 ResourceList = dict[str, QuantityText]
 
@@ -205,7 +209,7 @@ class PodSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the user asked for."""
 
     nodeName: str = ""
-    schedulerName: str = "default-scheduler"
+    schedulerName: str = UPSTREAM_SCHEDULER_NAME
     priority: int | None = None
     priorityClassName: str = ""
     preemptionPolicy: str | None = None

@@ -6,7 +6,7 @@ What follows from a change is not told: it follows again when the change is repe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from scheduler.api.changes import Change
@@ -62,15 +62,13 @@ class RecordedState(ClusterState):
         self._note("nominate", pod_reference(self, pod), node)
         super().nominate(pod, node)
 
-    def choose_victims(self, uids: Iterable[str]) -> None:
+    def choose_victims(self, uids: Sequence[str]) -> None:
         """As inherited."""
-        uids = list(uids)
         self._note("victims", uids)
         super().choose_victims(uids)
 
-    def spare_victims(self, uids: Iterable[str]) -> None:
+    def spare_victims(self, uids: Sequence[str]) -> None:
         """As inherited."""
-        uids = list(uids)
         self._note("spared", uids)
         super().spare_victims(uids)
 

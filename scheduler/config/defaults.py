@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from scheduler.api.core import UPSTREAM_SCHEDULER_NAME as UPSTREAM_SCHEDULER_NAME
 from scheduler.config.model import PluginRef, PluginSet
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 DEFAULT_SCHEDULER_NAME = "dra-scheduler"
-UPSTREAM_SCHEDULER_NAME = "default-scheduler"
 
 UPSTREAM_PLUGINS = (
     PluginRef("SchedulingGates"),

@@ -151,10 +151,11 @@ class Questions:
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
         told = await self._answers.explain(namespace, name, request.query.get("hints") != "false")
         found, own = told.answer
-        sight = await self._sight(user, told.spaces)
-        if sight.everything:
-            return told.whole
-        return explanation_reply(redact_explanation(found, sight, told.names, own), self._answers.clock())
+
+        def hidden(sight: Sight) -> Reply:
+            return explanation_reply(redact_explanation(found, sight, told.names, own), self._answers.clock())
+
+        return await self._seen(user, told, hidden)
 
     async def _story(self, request: web.Request, user: ReviewedUser) -> Reply:
         namespace, name = _name(request, "namespace"), _name(request, "name")
@@ -171,23 +172,18 @@ class Questions:
         if by not in GROUPINGS:
             raise _RefusedError(400, "BadRequest", f"by: {by[:40]!r} is none of {', '.join(GROUPINGS)}")
         told = await self._answers.inventory(by)
-        sight = await self._sight(user, told.spaces)
-        return told.whole if sight.everything else {"answer": redact_inventory(told.answer, sight, told.names)}
+        return await self._seen(user, told, lambda sight: {"answer": redact_inventory(told.answer, sight, told.names)})
 
     async def _lint(self, request: web.Request, user: ReviewedUser) -> Reply:
         told = await self._answers.lint()
-        sight = await self._sight(user, told.spaces)
-        return told.whole if sight.everything else {"answer": redact_findings(told.answer, sight, told.names)}
+        return await self._seen(user, told, lambda sight: {"answer": redact_findings(told.answer, sight, told.names)})
 
     async def _map(self, request: web.Request, user: ReviewedUser) -> Reply:
         sight = await self._sight(user, ())
         match = request.query.get("match", "")[:NAME_MAX]
         # A search in names is an answer about names: only for those who may list them.
         told = await self._answers.cluster_map(match if sight.nodes else "", _limit(request, 200))
-        if sight.everything:
-            return told.whole
-        sight = await self._sight(user, told.spaces)
-        return {"answer": redact_map(told.answer, sight, told.names)}
+        return await self._seen(user, told, lambda sight: {"answer": redact_map(told.answer, sight, told.names)})
 
     async def _waiting(self, request: web.Request, user: ReviewedUser) -> Reply:
         found = (await self._answers.waiting(LIMIT_MAX)).answer
@@ -207,6 +203,11 @@ class Questions:
             text = f'{asked.resource}{named} is forbidden: User "{user.username}" cannot {asked.verb} resource '
             text += f'"{asked.resource}" in API group "{asked.group}"{where}'
             raise _RefusedError(403, "Forbidden", text)
+
+    async def _seen(self, user: ReviewedUser, told: Told[Any], hidden: Callable[[Sight], Reply]) -> Reply:
+        """The reply that was made with the answer, for who may see everything; else what ``hidden`` leaves of it."""
+        sight = await self._sight(user, told.spaces)
+        return told.whole if sight.everything else hidden(sight)
 
     async def _sight(self, user: ReviewedUser, namespaces: Iterable[str]) -> Sight:
         """What the caller may list; where not everything, in each of ``namespaces``."""

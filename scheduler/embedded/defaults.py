@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from scheduler.api.core import UPSTREAM_SCHEDULER_NAME
 from scheduler.embedded.status import Json
 
 
@@ -33,7 +34,7 @@ def pod_spec(spec: Json) -> None:
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
-    spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
+    spec["schedulerName"] = spec.get("schedulerName") or UPSTREAM_SCHEDULER_NAME
     host_network = spec.get("hostNetwork") is True
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         _container(container, host_network)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -17,7 +16,7 @@ from scheduler.dra.selectors import SelectorCache
 from scheduler.explain.findings import SEVERITIES, Finding, Findings
 from scheduler.explain.lint_fields import dropped_fields, gated_fields
 from scheduler.explain.lint_requests import Subject, World, lint_claim, lint_class
-from scheduler.explain.lint_workloads import lint_workloads
+from scheduler.explain.lint_workloads import POD, lint_workloads, missing_claim, missing_template
 from scheduler.explain.text import counted
 from scheduler.state.cluster import ClusterState
 
@@ -193,15 +192,8 @@ def _missing_templates(state: ClusterState, templates: Mapping[str, ResourceClai
         for number, entry in enumerate(pod.spec.resourceClaims):
             name = entry.resourceClaimTemplateName
             if name is not None and entry.name not in made and f"{pod.metadata.namespace}/{name}" not in templates:
-                yield Finding(
-                    "error",
-                    "template-missing",
-                    f"Pod {pod.key}",
-                    f"spec.resourceClaims[{number}].resourceClaimTemplateName",
-                    f"there is no ResourceClaimTemplate {pod.metadata.namespace}/{name}",
-                    "no claim is made for the Pod, so it is held back before the queue",
-                    "create the template in the Pod's namespace, or name another",
-                )
+                path = f"spec.resourceClaims[{number}].resourceClaimTemplateName"
+                yield missing_template(f"Pod {pod.key}", path, f"{pod.metadata.namespace}/{name}", POD)
 
 
 def _missing_claims(state: ClusterState) -> Iterator[Finding]:
@@ -209,23 +201,6 @@ def _missing_claims(state: ClusterState) -> Iterator[Finding]:
     for pod in state.pods.values():
         for number, entry in enumerate(() if pod.spec.nodeName else pod.spec.resourceClaims):
             name = entry.resourceClaimName
-            if name is None or state.devices.claim(pod.metadata.namespace, name) is not None:
-                continue
-            prefix = f"{pod.metadata.namespace}/"
-            known = [key.removeprefix(prefix) for key in state.devices.claims if key.startswith(prefix)]
-            near = get_close_matches(name, known, 1)
-            elsewhere = sorted(key for key in state.devices.claims if key.endswith(f"/{name}"))
-            fix = "create the claim in the Pod's namespace, or name another"
-            if near:
-                fix = f"name {near[0]}"
-            elif elsewhere:
-                fix = f"there is {elsewhere[0]}, but a claim is used in its own namespace only: create one here"
-            yield Finding(
-                "error",
-                "claim-missing",
-                f"Pod {pod.key}",
-                f"spec.resourceClaims[{number}].resourceClaimName",
-                f"there is no ResourceClaim {prefix}{name}",
-                "the Pod is held back before the queue until the claim exists",
-                fix,
-            )
+            if name is not None and state.devices.claim(pod.metadata.namespace, name) is None:
+                path = f"spec.resourceClaims[{number}].resourceClaimName"
+                yield missing_claim(f"Pod {pod.key}", path, pod.metadata.namespace, name, state, POD)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
+from scheduler.api.core import UPSTREAM_SCHEDULER_NAME
 from scheduler.explain.findings import Finding
 from scheduler.state.cluster import ClusterState
 
@@ -19,7 +21,43 @@ WORKLOADS: Final = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
 """Kind → where its Pod template is."""
-_DEFAULT_SCHEDULER = "default-scheduler"
+POD, PODS = "the Pod", "its Pods"
+_WORDS = {POD: ("it", "is"), PODS: ("they", "are")}
+
+
+def missing_template(subject: str, path: str, template: str, whom: str) -> Finding:
+    """A claim template that does not exist. ``whom``: POD or PODS is held back."""
+    return Finding(
+        "error",
+        "template-missing",
+        subject,
+        path,
+        f"there is no ResourceClaimTemplate {template}",
+        f"no claim is made for {whom}, so {' '.join(_WORDS[whom])} held back before the queue",
+        "create the template in the Pod's namespace, or name another",
+    )
+
+
+def missing_claim(subject: str, path: str, namespace: str, claim: str, state: ClusterState, whom: str) -> Finding:
+    """A claim that does not exist, and what may have been meant."""
+    prefix = f"{namespace}/"
+    known = [key.removeprefix(prefix) for key in state.devices.claims if key.startswith(prefix)]
+    near = get_close_matches(claim, known, 1)
+    elsewhere = sorted(key for key in state.devices.claims if key.endswith(f"/{claim}"))
+    fix = "create the claim in the Pod's namespace, or name another"
+    if near:
+        fix = f"name {near[0]}"
+    elif elsewhere:
+        fix = f"there is {elsewhere[0]}, but a claim is used in its own namespace only: create one here"
+    return Finding(
+        "error",
+        "claim-missing",
+        subject,
+        path,
+        f"there is no ResourceClaim {prefix}{claim}",
+        f"{whom} {_WORDS[whom][1]} held back before the queue until the claim exists",
+        fix,
+    )
 
 
 def lint_workloads(
@@ -57,7 +95,7 @@ def _lint_pods(
 ) -> Iterator[Finding]:
     entries = spec.get("resourceClaims")
     named = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    scheduler = str(spec.get("schedulerName") or _DEFAULT_SCHEDULER)
+    scheduler = str(spec.get("schedulerName") or UPSTREAM_SCHEDULER_NAME)
     if named and scheduler not in schedulers:
         yield Finding(
             "note",
@@ -69,24 +107,10 @@ def _lint_pods(
             "set schedulerName in the Pod template if they should be scheduled here",
         )
     for number, entry in enumerate(named):
+        field = f"{path}.resourceClaims[{number}]"
         template, claim = entry.get("resourceClaimTemplateName"), entry.get("resourceClaimName")
         if isinstance(template, str) and templates and f"{namespace}/{template}" not in templates:
-            yield Finding(
-                "error",
-                "template-missing",
-                subject,
-                f"{path}.resourceClaims[{number}].resourceClaimTemplateName",
-                f"there is no ResourceClaimTemplate {namespace}/{template}",
-                "no claim is made for its Pods, so they are held back before the queue",
-                "create the template in the same namespace, or name another",
-            )
+            where = f"{field}.resourceClaimTemplateName"
+            yield missing_template(subject, where, f"{namespace}/{template}", PODS)
         if isinstance(claim, str) and state.devices.claim(namespace, claim) is None:
-            yield Finding(
-                "error",
-                "claim-missing",
-                subject,
-                f"{path}.resourceClaims[{number}].resourceClaimName",
-                f"there is no ResourceClaim {namespace}/{claim}",
-                "its Pods are held back before the queue until the claim exists",
-                "create the claim in the same namespace, or name another",
-            )
+            yield missing_claim(subject, f"{field}.resourceClaimName", namespace, claim, state, PODS)

@@ -7,7 +7,7 @@ the informer handlers (spec 4.9, 4.10, 5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.api.changes import Change
@@ -214,12 +214,12 @@ class ClusterState:
             self.version += 1
             self.nominator.nominate(pod_info(pod), node)
 
-    def choose_victims(self, uids: Iterable[str]) -> None:
+    def choose_victims(self, uids: Sequence[str]) -> None:
         """A preemption begins that will evict these; remembered until they are gone."""
         self.version += 1
         self.victims.update(uid for uid in uids if uid in self.pods)
 
-    def spare_victims(self, uids: Iterable[str]) -> None:
+    def spare_victims(self, uids: Sequence[str]) -> None:
         """The preemption is over, and they need not go any more."""
         self.version += 1
         self.victims.difference_update(uids)

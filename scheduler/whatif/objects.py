@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.api.core import UPSTREAM_SCHEDULER_NAME
 from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, convert, without_nulls
 from scheduler.api.resource import ALL, EXACT_COUNT
 from scheduler.api.versions import GROUP, TAINT_RULE_VERSIONS, VERSIONS, choose_kinds
@@ -181,7 +182,7 @@ def completed(item: Json, kind: Kind) -> Json:
     completed_item = {**item, "metadata": metadata}
     if kind.name == "Pod":
         spec = dict(item.get("spec") or {})
-        spec["schedulerName"] = spec.get("schedulerName") or "default-scheduler"
+        spec["schedulerName"] = spec.get("schedulerName") or UPSTREAM_SCHEDULER_NAME
         completed_item["spec"] = spec
     if kind.name == RESOURCE_CLAIM.name and isinstance(item.get("spec"), dict):
         devices = dict(item["spec"].get("devices") or {})
