@@ -11,11 +11,10 @@ from typing import Final
 import msgspec
 
 from scheduler.api.meta import Condition, ObjectMeta
+from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.api.selectors import Affinity, LabelSelector
 from scheduler.api.taints import Taint, Toleration
 
-UPSTREAM_SCHEDULER_NAME: Final = "default-scheduler"
-"""Whose a Pod is that names nobody."""
 QuantityText = str | int | float
 ResourceList = dict[str, QuantityText]
 

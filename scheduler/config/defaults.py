@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.api.core import UPSTREAM_SCHEDULER_NAME as UPSTREAM_SCHEDULER_NAME
+from scheduler.api.names import UPSTREAM_SCHEDULER_NAME as UPSTREAM_SCHEDULER_NAME
 from scheduler.config.model import PluginRef, PluginSet
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"

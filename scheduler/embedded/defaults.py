@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from scheduler.api.core import UPSTREAM_SCHEDULER_NAME
+from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.embedded.status import Json
 
 

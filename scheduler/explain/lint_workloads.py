@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from scheduler.api.core import UPSTREAM_SCHEDULER_NAME
+from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.explain.findings import Finding
 from scheduler.state.cluster import ClusterState
 
