@@ -29,6 +29,8 @@ NAME = "DynamicResources"
 # The core has no clock: the filter's deadline is counted in search steps, at what one core does in a second.
 STEPS_PER_S = 100_000
 _SLICE_STEPS = 500
+_STEPS_PER_FRESH_DEVICE = 4
+"""What it takes to see a device on a node for the first time, and to know whether it suits."""
 _UNRESOLVABLE = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 
 
@@ -91,7 +93,10 @@ class NodeSearches:
         asked = [(int(rows[place]), group) for place, group in unknown]
         known = [(row, nodes.node(row), int(nodes.static_versions[row]), group) for row, group in asked]
         for row, node, version, group in known:
+            fresh = cycle.state.devices.slices.kept_view(node) is None
             allocation = self.allocation(cycle, group.plan, node)
+            if fresh and cycle.budget.charge(allocation.device_count * _STEPS_PER_FRESH_DEVICE):
+                yield
             yield from self._search(cycle, allocation, node.name)
             verdict = self._verdict(allocation.outcome, node.name)
             if not verdict:

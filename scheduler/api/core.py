@@ -6,8 +6,6 @@ Quantities stay text here; ``quantity.parse_quantity`` converts them once where 
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from scheduler.api.meta import Condition, ObjectMeta

@@ -57,8 +57,12 @@ from scheduler.state.events import ClusterEvent
 
 PODS_SELECTOR = "status.phase!=Succeeded,status.phase!=Failed"
 DRAIN_TIMEOUT_S = 5.0
-GC_THRESHOLDS = (50_000, 20, 50)
-"""Structs of a Pod's life die by reference count; the collector only has to find the rare cycle."""
+GC_THRESHOLDS = (5_000, 2, 5_000)
+"""Structs of a Pod's life die by reference count; the collector only has to find the rare cycle: in small bites, as it
+goes through what has come since the last time in one piece, 3 ms for 5,000 objects.
+"""
+LISTS_AT_ONCE = 2
+"""First LISTs of kinds that are under way together: a handshake, and slices of decoding, for each."""
 
 
 class _Observer(QueueObserver):
@@ -128,12 +132,13 @@ class Service:
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
         self._synced = False
+        self._beginning = asyncio.Semaphore(LISTS_AT_ONCE)
         self.reflectors = {kind.name: self._reflector(kind) for kind in watched_kinds(kinds, features)}
         self._summaries = Summaries()
         trail = None
 
         def decides() -> bool:
-            return self.synced and may_decide()
+            return self.synced and not self.loop.intake.holding and may_decide()
 
         if auditing is not None:
             trail = auditing.trail(self.state, self.profiles, clock, decides)
@@ -155,6 +160,7 @@ class Service:
             waiting_pods=waiting_pods,
             verify_caches=verify_caches,
         )
+        self.loop.intake.hold()
         self._wire_preemption(client, reports, clock)
         self.group_status = self._groups() if features.generic_workload else None
         observer.on_gated = self.loop.note_gated
@@ -270,6 +276,7 @@ class Service:
             optional=kind.name in (DEVICE_TAINT_RULE.name, POD_GROUP.name),
             on_bad_object=self._bad_object,
             on_trouble=self._trouble,
+            beginning=self._beginning,
         )
 
     def _bad_object(self, bad: BadObject) -> None:
@@ -299,7 +306,8 @@ class Service:
             self._tasks.append(asyncio.get_running_loop().create_task(self._auditing.run()))
 
     async def wait_synced(self) -> None:
-        """Until every kind has been listed once; then long-lived objects leave the garbage collector's sight.
+        """Until every kind has been listed once and its Pods are queued; then long-lived objects leave the garbage
+        collector's sight.
 
         Where there are device classes, expressions come with the first claim: the parser is ready for them.
         Raises what a background task died of, rather than waiting for ever.
@@ -315,6 +323,7 @@ class Service:
                 wait.cancel()
         if self.state.devices.classes:
             await asyncio.to_thread(build_parser)  # a lease is renewed meanwhile
+        await self.loop.let_in()
         gc.freeze()
 
     async def run(self) -> None:

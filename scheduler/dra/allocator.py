@@ -110,6 +110,11 @@ class Allocation:
         """The answer, None while running."""
         return self._outcome
 
+    @property
+    def device_count(self) -> int:
+        """How many devices the node sees."""
+        return len(self._view.devices)
+
     def same_world(self, other: Allocation) -> bool:
         """Whether both look at the same devices in the same use."""
         return self._view is other._view and self._usage is other._usage

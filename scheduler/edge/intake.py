@@ -7,6 +7,7 @@ watch.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from scheduler.api.changes import Change
@@ -51,6 +52,33 @@ class Intake:
         self.waiting_pods, self.clock = waiting_pods, clock
         self._wake, self._deciding = wake, deciding
         self.grouped = False
+        self._held: dict[str, tuple[Pod, float]] | None = None
+
+    def hold(self) -> None:
+        """Keep waiting Pods out of the queue until ``let_in``: what they need is not known before the first LISTs are.
+
+        A queue that knew the Pods already would ask thousands of them whether the next device class is what they wait
+        for, in one piece, time and again.
+        """
+        self._held = {}
+
+    @property
+    def holding(self) -> bool:
+        """Whether Pods are kept out of the queue."""
+        return self._held is not None
+
+    def let_in(self, most: int) -> None:
+        """Queue the first ``most`` of the Pods that were kept out; with the last one ``holding`` ends."""
+        held = self._held or {}
+        for uid in list(islice(held, most)):
+            pod, since = held.pop(uid)
+            try:
+                self._add(pod, since)
+            except Exception as error:  # a plugin's sort key may raise anything; the others must get in
+                self.reports.broken(f"queueing pod {pod.key}", error)
+        if not held:
+            self._held = None
+        self._wake()
 
     def deliver(self, batch: list[Change], revision: int) -> None:
         """Take in one batch of changes of one kind (a reflector's sink)."""
@@ -111,17 +139,24 @@ class Intake:
         if new is not None and is_waiting:
             if new.uid in self.state.placements:
                 return  # assumed by us: its own writes come back here
-            if old is not None and was_waiting:
+            if self._held is not None and self.queue.get(new.uid) is None:
+                self._held[new.uid] = new, self._held.get(new.uid, (new, now))[1]
+            elif old is not None and was_waiting:
                 self.queue.update(old, new, now)
             else:
-                self.queue.add(new, now)
-                if self.grouped:  # the others of its group may have waited for it
-                    self.queue.move([ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD, None, new)], now)
+                self._add(new, now)
         elif old is not None and was_waiting:
+            if self._held is not None:
+                self._held.pop(old.uid, None)
             self.queue.delete(old.uid)
             self.reports.waits_no_more(old)
             if new is None and old.status.nominatedNodeName:
                 self.queue.release_nomination(old, now)
+
+    def _add(self, pod: Pod, now: float) -> None:
+        self.queue.add(pod, now)
+        if self.grouped:  # the others of its group may have waited for it
+            self.queue.move([ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD, None, pod)], now)
 
     def _waits(self, pod: Pod | None) -> bool:
         if pod is None or pod.spec.nodeName or pod.terminal or pod.spec.schedulerName not in self.profiles:

@@ -22,6 +22,7 @@ from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.edge.intake import GatedPods, Intake
 from scheduler.edge.leftovers import Leftovers
 from scheduler.edge.loop_ports import Groups, Reports
+from scheduler.edge.timeslices import TimeSlices
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
 from scheduler.framework.events import ClusterEvent
@@ -36,7 +37,9 @@ from scheduler.state.devices import Promise
 
 STEP_BUDGET = 2000
 """Rows and search steps between two looks at the event loop: a few milliseconds."""
-COMMITS_MAX = 64
+LET_IN_AT_ONCE = 16
+"""Pods that are queued between two looks at the clock after the first LISTs."""
+COMMITS_MAX = 32
 """Decisions being written at the same time; more would only queue at the API server."""
 IDLE_WAIT_S = 1.0
 TROUBLE_WAIT_S = 0.1
@@ -102,6 +105,14 @@ class SchedulingLoop:
     def deliver(self, batch: list[Change], revision: int) -> None:
         """Take in one batch of changes of one kind (a reflector's sink)."""
         self.intake.deliver(batch, revision)
+
+    async def let_in(self) -> None:
+        """Queue what ``intake.hold`` kept out, in slices of time; nothing is decided before the last one is in."""
+        slices = TimeSlices()
+        while self.intake.holding:
+            self.intake.let_in(LET_IN_AT_ONCE)
+            if slices.over:
+                await slices.rest()
 
     def catch_up(self, kind: Kind, copy: Mapping[str, Any]) -> int:
         """Apply what the state lacks of a reflector's copy (an event whose handling broke); how much that was."""

@@ -73,7 +73,8 @@ class Reflector:
     """The copy of one kind. ``run`` is the task; everything else may be read at any time from the same loop.
 
     ``optional``: a server that does not serve the kind counts as one without objects. ``on_trouble`` gets a sentence
-    for each failure that is retried.
+    for each failure that is retried. ``beginning``: held while the first LIST is fetched, decoded and delivered, so
+    that not every kind does that at once; a later LIST waits for nobody.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Reflector:
         sleep: Sleep = asyncio.sleep,
         silence_timeout_s: float = SILENCE_TIMEOUT_S,
         page_limit: int = PAGE_LIMIT,
+        beginning: asyncio.Semaphore | None = None,
     ) -> None:
         self.kind = kind
         self.store: dict[str, Any] = {}
@@ -110,12 +112,17 @@ class Reflector:
         self._waiter_count = 0
         self._events_at_gap = -1
         self._reader = EventReader(kind, self._path)
+        self._beginning = beginning
 
     async def run(self) -> None:
         """List and watch until cancelled. Never raises for what the server or the network does."""
         while True:
             try:
-                await self._list_and_deliver()
+                if self._beginning is None or self.synced.is_set():
+                    await self._list_and_deliver()
+                else:
+                    async with self._beginning:
+                        await self._list_and_deliver()
                 await self._watch_until_gap()
             except StartOverError as reason:
                 self._on_trouble(f"{self.kind.resource}: listing again: {reason}")

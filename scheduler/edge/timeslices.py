@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-SLICE_S = 0.005
+SLICE_S = 0.003
 """As long as one piece may take: an answer that has arrived, a timer or a probe waits that much longer."""
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, convert, without_nulls
+from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.api.resource import ALL, EXACT_COUNT
 from scheduler.api.versions import GROUP, TAINT_RULE_VERSIONS, VERSIONS, choose_kinds
 

@@ -245,6 +245,69 @@ async def test_a_sort_key_that_raises_does_not_stop_the_watch() -> None:
     assert w.places()["b"] == "active"
 
 
+async def test_pods_kept_out_get_in_together_in_the_order_they_came() -> None:
+    """While the first LISTs arrive no waiting Pod is in the queue; afterwards all are, as if they had come now."""
+    w = LoopWorld(profile_of(Room()))
+    w.loop.intake.hold()
+    for number, name in enumerate("abcd"):
+        w.now = 1000.0 + number
+        w.show(None, make_pod(name))
+    w.show(make_pod("b"), None)  # deleted meanwhile
+    w.show(make_pod("c"), bound_to(make_pod("c"), "n2"))  # bound by another scheduler meanwhile
+    assert len(w.queue) == 0
+    w.now = 1010.0
+    newer = make_pod("d", cpu="2")
+    w.show(make_pod("d"), newer)  # changed meanwhile: its turn stays the same
+    await w.loop.let_in()
+    assert not w.loop.intake.holding
+    assert w.places() == {"a": "active", "d": "active"}
+    first, last = w.queue.pop(1010.0), w.queue.pop(1010.0)
+    assert first is not None
+    assert last is not None
+    assert (first.timestamp, last.timestamp) == (1000.0, 1003.0)
+    assert last.pod is newer
+    w.show(None, make_pod("e"))
+    assert w.places()["e"] == "active"
+
+
+async def test_what_changes_while_they_get_in_is_not_lost() -> None:
+    """Between two of them the watch goes on: one that is in is updated and deleted there, one that is not in here."""
+    w = LoopWorld(profile_of(Room()))
+    w.loop.intake.hold()
+    for name in "abcd":
+        w.show(None, make_pod(name))
+    w.loop.intake.let_in(2)
+    assert w.loop.intake.holding
+    w.show(make_pod("a"), None)
+    newer = make_pod("b", cpu="2")
+    w.show(make_pod("b"), newer)
+    w.show(make_pod("c"), None)
+    w.show(None, make_pod("e"))
+    assert w.places() == {"b": "active"}
+    w.loop.intake.let_in(2)
+    assert not w.loop.intake.holding
+    assert w.places() == {"b": "active", "d": "active", "e": "active"}
+    queued = w.queue.get(newer.uid)
+    assert queued is not None
+    assert queued.pod is newer
+
+
+async def test_one_that_cannot_be_queued_does_not_keep_the_others_out() -> None:
+    """A plugin's queue order breaks on one Pod: told, and the next one gets in."""
+
+    def key(pod: Pod, timestamp: float) -> Any:
+        if pod.metadata.name == "a":
+            raise ValueError("boom")
+        return timestamp
+
+    w = LoopWorld(profile_of(Room()), sort_key=key)
+    w.loop.intake.hold()
+    w.loop.deliver([Change(POD, None, make_pod("a")), Change(POD, None, make_pod("b"))], 1)
+    await w.loop.let_in()
+    assert w.reports.what("broken") == [("broken", "queueing pod default/a", "ValueError: boom")]
+    assert w.places()["b"] == "active"
+
+
 async def test_a_turn_that_breaks_is_told_and_the_loop_goes_on() -> None:
     """Whatever a turn raises, the next one comes, after a pause."""
     calls: list[int] = []

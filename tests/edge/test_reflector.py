@@ -134,6 +134,23 @@ async def test_list_in_pages_then_watch(server: ScriptedServer, client: ApiClien
     assert watch.query["fieldSelector"] == "spec.x=1"
 
 
+async def test_first_lists_take_turns_and_later_ones_do_not(server: ScriptedServer, client: ApiClient) -> None:
+    """A kind begins when another has finished beginning; closing a gap waits for nobody."""
+    watches, sink = Watches(server), Received()
+    watches.lists = [page(3, node("a", 1)), page(9)]
+    watches.streams = [[EXPIRED], [30.0]]
+    turn = asyncio.Semaphore(1)
+    await turn.acquire()
+    async with running(client, sink, beginning=turn) as reflector:
+        await asyncio.sleep(0.05)
+        assert not server.requests
+        turn.release()
+        await reached(reflector, 3)
+        await turn.acquire()  # never given back: the second LIST comes all the same
+        await reached(reflector, 9)
+    assert sink.told() == ["+a!", "-a!"]
+
+
 async def test_gone_inside_a_stream_sees_deletions_in_the_gap(server: ScriptedServer, client: ApiClient) -> None:
     """A 410 in a 200 stream lists again; what vanished, changed or was replaced in the gap is told, once each."""
     watches, sink = Watches(server), Received()

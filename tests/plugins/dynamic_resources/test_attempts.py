@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.api.kinds import RESOURCE_CLAIM
-from scheduler.cycle.decision import Failed, Placed, Rejected
+from scheduler.cycle.attempt import Attempt, Rotation
+from scheduler.cycle.decision import Failed, Placed, Rejected, Running
 from scheduler.dra.rejections import Reason
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.instructions import DeallocateClaim, UnreserveClaim, WaitUntil, WriteClaim
@@ -41,6 +42,22 @@ def test_a_claim_is_written_for_the_pod_and_the_next_pod_sees_the_device_taken()
     assert (write.consumer.resource, write.consumer.name, write.consumer.uid) == ("pods", "one", "one")
     assert reasons(world.decide(world.pod("two", "b"))) == {"cannot allocate all claims": 1}
     world.state.devices.verify()
+
+
+def test_devices_seen_for_the_first_time_are_seen_in_slices() -> None:
+    """Building what a node's devices look like counts as work: the first attempt yields, the next one need not."""
+    world = DeviceWorld()
+    for number in range(20):
+        world.node(f"node-{number}", devices=10)
+    slices = []
+    for name in ("a", "b"):
+        world.claim(name)
+        attempt = Attempt(world.profile, world.pod(name, name), world.state, now=0.0, rotation=Rotation())
+        count = 1
+        while isinstance(attempt.step(200), Running):
+            count += 1
+        slices.append(count)
+    assert slices == [5, 1]  # 20 nodes, 10 devices each, 4 units a device: 800 units; then a unit per node
 
 
 def test_unreserve_frees_what_was_promised_once() -> None:
