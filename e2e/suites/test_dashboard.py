@@ -172,6 +172,21 @@ async def _commands(world: Team, folder: Path) -> None:
     assert f"{THEIRS}/secret-claim" in text
     code, _, error = await ours("explain", "pod/waits", "-n", MINE, "--server", world.scheduler.url, *kubeconfig)
     assert (code, "certificate verify failed" in error) == (1, True)
+    await _record(world, mine, (*ca, *kubeconfig))
+
+
+async def _record(world: Team, mine: tuple[str, ...], admin: tuple[str, ...]) -> None:
+    """The audit trail, told by the scheduler that writes it: to who may see the subject, other names hidden."""
+    code, text, error = await ours("audit", "pod/waits", "-n", MINE, *mine, stdin=world.token)
+    assert code == 0, error
+    assert "waits: 0/2 nodes are available" in text.replace(", 1 times", "")
+    assert [secret for secret in ("secret", "node-0", "node-1") if secret in text] == []
+    for what, name in (("pod", "secret-pod"), ("claim", "secret-claim"), ("node", "node-0"), ("device", "gpu-0")):
+        code, _, error = await ours("audit", what, name, "-n", THEIRS, *mine, stdin=world.token)
+        assert (code, "forbidden" in error) == (1, True), (what, error)
+    code, text, error = await ours("audit", "claim/secret-claim", "-n", THEIRS, *admin)
+    assert code == 0, error
+    assert f"pod {THEIRS}/secret-pod bound to node node-" in text
 
 
 async def _over_http(world: Team) -> None:
@@ -210,6 +225,8 @@ async def _port_forward(world: Team, folder: Path) -> None:
             code, text, error = await ours("explain", "pod/waits", "-n", MINE, *admin)
             assert code == 2, error
             assert f"{THEIRS}/secret-claim" in text
+            code, text, error = await ours("audit", "pod/secret-pod", "-n", THEIRS, *admin)
+            assert (code, "bound to node node-" in text) == (0, True), error
             assert set(streams.asked) == {("dra-scheduler/scheduler-0", "10259")}
             await _dashboard_command(*admin[1:])
             viewer = world.plane.kubeconfig_for(service_account=(MINE, "viewer"))

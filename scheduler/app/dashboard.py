@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.app.answers import Answers
-from scheduler.app.pod_stories import pod_stories
+from scheduler.app.recorded_stories import recorded_stories
 from scheduler.app.service import Service
 from scheduler.edge.callers import ApiReviews
 from scheduler.edge.client import ApiClient
@@ -35,6 +35,6 @@ def dashboard_mounts(
     if metrics is not None:
         metrics.inventory_from(answers.live_inventory)
     on_answer = no_record if metrics is None else metrics.answered
-    stories = pod_stories(audit_file, answers.names)
+    stories = recorded_stories(audit_file, answers.names)
     questions = Questions(answers, ApiReviews(reviewer), stories, on_answer, on_trouble)
     return questions.mount, Dashboard(read_assets()).mount

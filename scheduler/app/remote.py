@@ -61,8 +61,38 @@ def ask(remote: Remote, path: str, kind: type[T], query: Mapping[str, str] | Non
     return asyncio.run(_ask(remote, path, kind, dict(query or {})))
 
 
+def ask_each(remote: Remote, path: str, kind: type[T], query: Mapping[str, str] | None = None) -> list[Told[T]]:
+    """One question to every replica that can be reached, those that know no answer left out: each has its own record.
+
+    A URL is one replica. Raises as ``ask`` when none of them answers.
+    """
+    return asyncio.run(_ask_each(remote, path, kind, dict(query or {})))
+
+
 async def _ask(remote: Remote, path: str, kind: type[T], query: dict[str, str]) -> Told[T]:
-    async with reached(remote) as access, ApiClient(access, user_agent="dra-scheduler command") as client:
+    async with reached(remote) as access:
+        return await _answer(access, path, kind, query)
+
+
+async def _ask_each(remote: Remote, path: str, kind: type[T], query: dict[str, str]) -> list[Told[T]]:
+    if remote.url:
+        return [await _ask(remote, path, kind, query)]
+    cluster, token, pods = await _replicas(remote)
+    told: list[Told[T]] = []
+    refusals: list[ClusterError | UserError] = []
+    for pod, port in pods:
+        try:
+            async with _forwarded(remote, cluster, token, pod, port) as access:
+                told.append(await _answer(access, path, kind, query))
+        except (ClusterError, UserError) as error:
+            refusals.append(error)
+    if not told:
+        raise refusals[0]
+    return told
+
+
+async def _answer(access: Access, path: str, kind: type[T], query: dict[str, str]) -> Told[T]:
+    async with ApiClient(access, user_agent="dra-scheduler command") as client:
         try:
             answer = await client.call("GET", PREFIX + path, query=query, timeout_s=TIMEOUT_S)
         except NotFound as error:
@@ -86,10 +116,21 @@ async def reached(remote: Remote) -> AsyncIterator[Access]:
     if remote.url:
         yield await _at_url(remote)
         return
+    cluster, token, pods = await _replicas(remote)
+    async with _forwarded(remote, cluster, token, *pods[0]) as access:
+        yield access
+
+
+async def _replicas(remote: Remote) -> tuple[Access, str, list[tuple[str, int]]]:
+    """The cluster, who asks, and the scheduler's Pods that are ready, with their ports."""
     cluster = await find_access(remote.kubeconfig)
     token = _token_of(remote, cluster)
     async with ApiClient(cluster, user_agent="dra-scheduler command") as client:
-        pod, port = await _scheduler_pod(client, remote.namespace)
+        return cluster, token, await _scheduler_pods(client, remote.namespace)
+
+
+@asynccontextmanager
+async def _forwarded(remote: Remote, cluster: Access, token: str, pod: str, port: int) -> AsyncIterator[Access]:
     forward = PortForward(cluster, remote.namespace, pod, port)
     async with forward.listening() as local:
         # Its certificate is of its own making, but the way to it leads through the API server and the kubelet.
@@ -157,8 +198,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _scheduler_pod(client: ApiClient, namespace: str) -> tuple[str, int]:
-    """A Pod of the scheduler that is ready, and its port; the one with the first name."""
+async def _scheduler_pods(client: ApiClient, namespace: str) -> list[tuple[str, int]]:
+    """The Pods of the scheduler that are ready, one at least, and their ports; by name."""
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
     answer = await client.call("GET", path, query={"labelSelector": SELECTOR})
     pods = msgspec.json.decode(answer.body, type=_Pods).items
@@ -166,8 +207,7 @@ async def _scheduler_pod(client: ApiClient, namespace: str) -> tuple[str, int]:
     if not ready:
         there = f"{len(pods)} of them exist, none is ready" if pods else "there is none"
         raise ClusterError(f"no Pod of the scheduler in namespace {namespace}: {there}")
-    ports = [port.containerPort for one in ready[0].spec.containers for port in one.ports if port.name == PORT_NAME]
-    return ready[0].metadata.name, ports[0] if ports else PORT
+    return [(pod.metadata.name, pod.port) for pod in ready]
 
 
 class _Port(msgspec.Struct):
@@ -201,6 +241,11 @@ class _Pod(msgspec.Struct):
     metadata: _Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def port(self) -> int:
+        named = (port for one in self.spec.containers for port in one.ports if port.name == PORT_NAME)
+        return next((port.containerPort for port in named), PORT)
 
     @property
     def ready(self) -> bool:

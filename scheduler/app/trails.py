@@ -36,6 +36,12 @@ def tell(files: Sequence[str], kind: str, name: str, window: tuple[float, float]
     return story(kind, name, records)
 
 
+def told_together(stories: Sequence[Story]) -> Story:
+    """What several replicas have on record about one subject. ``stories``: one at least."""
+    first = stories[0]
+    return first if len(stories) == 1 else story(first.kind, first.name, merged(one.records for one in stories))
+
+
 def _about(files: Sequence[str], kind: str, name: str, window: tuple[float, float]) -> list[Record]:
     direct = merged(read_records(file, [(kind, name)], *window) for file in files)
     uids = sorted(claim_uids(direct))

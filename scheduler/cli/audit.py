@@ -2,6 +2,8 @@
 
     audit pod|claim|device|node NAME, or audit export
 
+The trail is read from files, or told by a scheduler that runs, to who may see its subject.
+
 Exit codes: 0 told, 1 the command failed or nothing is recorded.
 """
 
@@ -12,9 +14,16 @@ import csv
 import sys
 import time
 from datetime import UTC, datetime
+from math import isfinite
+from typing import TYPE_CHECKING
 
 from scheduler.cli.options import Arguments, UsageError
+from scheduler.cli.sources import add_server_flags, painter, server_of, write_data
 from scheduler.config.durations import NANOSECONDS_PER_SECOND, DurationError, parse_duration
+
+if TYPE_CHECKING:
+    from scheduler.app.remote import Remote
+    from scheduler.audit.stories import Story
 
 DEFAULT_FILE = "/var/lib/dra-scheduler/audit.db"
 WHATS = ("pod", "claim", "device", "node", "export")
@@ -40,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--until", default="", metavar="TIME", help="the same")
     add("-o", "--output", choices=FORMATS, default="",
         help="text (default), json or yaml; of export: jsonl (default) or csv")  # fmt: skip
+    add("--kubeconfig", default="", metavar="FILE", help="of --server and --port-forward; default: as kubectl")
+    add_server_flags(parser)
 
 
 def execute(arguments: Arguments) -> int:
@@ -48,11 +59,33 @@ def execute(arguments: Arguments) -> int:
     window = _moment(arguments.since, "--since", now, 0.0), _moment(arguments.until, "--until", now, float("inf"))
     if window[0] > window[1]:
         raise UsageError("--since is later than --until")
-    files = arguments.files or [DEFAULT_FILE]
     what, name = _subject(arguments)
+    remote = server_of(arguments)
+    if remote is not None:
+        return _show(_asked(arguments, remote, what, name, window), arguments.output)
+    if arguments.kubeconfig:
+        raise UsageError("--kubeconfig goes with --server or --port-forward")
+    files = arguments.files or [DEFAULT_FILE]
     if what == "export":
         return _export(files, window, arguments.output or "jsonl")
-    return _tell(files, what, name, window, arguments.output or "text")
+    from scheduler.app.trails import tell
+
+    return _show(tell(files, what, name, window), arguments.output)
+
+
+def _asked(arguments: Arguments, remote: Remote, what: str, name: str, window: tuple[float, float]) -> Story:
+    """The story that the scheduler tells, each replica's part of it."""
+    from scheduler.app.remote import ask_each
+    from scheduler.app.trails import told_together
+    from scheduler.audit.stories import Story
+
+    if arguments.files:
+        raise UsageError("--file and a running scheduler exclude each other: it tells its own record")
+    if what == "export":
+        raise UsageError("export reads files: a running scheduler tells one story at a time")
+    query = {"kind": what, "name": name}
+    query |= {end: str(moment) for end, moment in zip(("since", "until"), window, strict=True) if isfinite(moment)}
+    return told_together([told.answer for told in ask_each(remote, "/record", Story, query)])
 
 
 def _subject(arguments: Arguments) -> tuple[str, str]:
@@ -74,17 +107,14 @@ def _subject(arguments: Arguments) -> tuple[str, str]:
     return what, f"{arguments.namespace}/{name}" if what in _NAMESPACED and "/" not in name else name
 
 
-def _tell(files: list[str], what: str, name: str, window: tuple[float, float], output: str) -> int:
-    from scheduler.app.trails import tell
+def _show(told: Story, output: str) -> int:
     from scheduler.audit.stories import story_lines
-    from scheduler.cli.sources import painter, write_data
 
-    told = tell(files, what, name, window)
-    if output == "text":
-        for line in story_lines(told, _text, painter()):
-            print(line)
-    else:
+    if output in ("json", "yaml"):
         write_data(told, output)
+        return 0
+    for line in story_lines(told, _text, painter()):
+        print(line)
     return 0
 
 

@@ -49,6 +49,19 @@ def add_server_flags(parser: argparse.ArgumentParser) -> None:
 
 def remote_of(arguments: Arguments) -> Remote | None:
     """Which running scheduler to ask; None: files or the cluster are read instead. Raises UsageError."""
+    remote = server_of(arguments)
+    if remote is None:
+        return None
+    for flag, given in (("-f", arguments.files), ("--config", arguments.config)):
+        if given:
+            raise UsageError(f"{flag} and a running scheduler exclude each other: it answers from what it watches")
+    if arguments.feature_gates:
+        raise UsageError("--feature-gates: a running scheduler has its own")
+    return remote
+
+
+def server_of(arguments: Arguments) -> Remote | None:
+    """What ``add_server_flags`` and ``--kubeconfig`` say, None without a server. Raises UsageError."""
     from scheduler.app.remote import Remote
 
     if not arguments.server and not arguments.port_forward:
@@ -58,11 +71,6 @@ def remote_of(arguments: Arguments) -> Remote | None:
         return None
     if arguments.server and arguments.port_forward:
         raise UsageError("--server and --port-forward exclude each other")
-    for flag, given in (("-f", arguments.files), ("--config", arguments.config)):
-        if given:
-            raise UsageError(f"{flag} and a running scheduler exclude each other: it answers from what it watches")
-    if arguments.feature_gates:
-        raise UsageError("--feature-gates: a running scheduler has its own")
     return Remote(
         arguments.server,
         arguments.kubeconfig,

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import isnan, nan
 from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
 
 from scheduler.api.bodies import ResourceAttributes, ReviewedUser
+from scheduler.audit.redacted import redacted
+from scheduler.audit.stories import SUBJECTS, Story, story_lines
 from scheduler.edge.asking import TooBusyError
 from scheduler.edge.callers import Reviews, UnansweredError
 from scheduler.errors import ClusterError, UserError
@@ -44,8 +48,11 @@ _DEVICES = "resource.k8s.io"
 
 Reply = dict[str, Any] | bytes
 """The keys of an answer beside ``now``; bytes: as a JSON object that is not empty."""
-Stories = Callable[[str, str], Awaitable[tuple[Names, list[str]]]]
-"""The record of one Pod, by namespace and name, as lines; with every name there is. Raises UserError without one."""
+Stories = Callable[[str, str, tuple[float, float]], Awaitable[tuple[Names, Story]]]
+"""What is on record about a subject (kind of ``audit.stories.SUBJECTS``, name) in a window of Unix seconds; with every
+name there is. Raises UserError without a record.
+"""
+ALWAYS = (0.0, float("inf"))
 
 
 class Answering(Protocol):
@@ -94,6 +101,7 @@ class Questions:
         add = app.router.add_get
         add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/explanation", self._served("explanation", self._explain))
         add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/story", self._served("story", self._story))
+        add(f"{PREFIX}/record", self._served("record", self._record))
         add(f"{PREFIX}/inventory", self._served("inventory", self._inventory))
         add(f"{PREFIX}/lint", self._served("lint", self._lint))
         add(f"{PREFIX}/map", self._served("map", self._map))
@@ -160,12 +168,24 @@ class Questions:
     async def _story(self, request: web.Request, user: ReviewedUser) -> Reply:
         namespace, name = _name(request, "namespace"), _name(request, "name")
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
-        if self._stories is None:
-            raise UserError("audit trail", "", "this scheduler keeps none")
-        names, lines = await self._stories(namespace, name)
+        names, told = await self._told("pod", f"{namespace}/{name}", ALWAYS)
+        lines = story_lines(told, _utc, lambda style, text: text)
         sight = await self._sight(user, mentioned(lines, names))
         seen = lines if sight.everything else scrubber(sight, names).tree(lines)
         return {"answer": {"lines": seen}}
+
+    async def _record(self, request: web.Request, user: ReviewedUser) -> Reply:
+        """The same as data, about a Pod, a claim, a device or a node, also when it is gone."""
+        kind, name = request.query.get("kind", ""), request.query.get("name", "")
+        await self._need(user, _right_to(kind, name))
+        names, told = await self._told(kind, name, (_moment(request, "since"), _moment(request, "until")))
+        sight = await self._sight(user, mentioned(told, names))
+        return {"answer": told if sight.everything else redacted(told, scrubber(sight, names).text)}
+
+    async def _told(self, kind: str, name: str, window: tuple[float, float]) -> tuple[Names, Story]:
+        if self._stories is None:
+            raise UserError("audit trail", "", "this scheduler keeps none")
+        return await self._stories(kind, name, window)
 
     async def _inventory(self, request: web.Request, user: ReviewedUser) -> Reply:
         by = request.query.get("by", "model")
@@ -250,6 +270,43 @@ def _name(request: web.Request, part: str) -> str:
     if not name or len(name) > NAME_MAX or not name.isascii() or not name.isprintable():
         raise _RefusedError(400, "BadRequest", f"{part}: not a name")
     return name
+
+
+def _right_to(kind: str, name: str) -> ResourceAttributes:
+    """What a caller must be allowed to learn what is on record about a subject, whether it exists or not."""
+    namespace, slash, rest = name.partition("/")
+    if not name or len(name) > 4 * NAME_MAX or not name.isascii() or not name.isprintable():
+        raise _RefusedError(400, "BadRequest", "name: not a name")
+    if kind == "node":
+        return ResourceAttributes("get", "nodes", "", "", name)
+    if kind == "device":  # published by a slice; the record does not tell which
+        return ResourceAttributes("list", "resourceslices", _DEVICES)
+    if kind not in SUBJECTS:
+        raise _RefusedError(400, "BadRequest", f"kind: {kind[:40]!r} is none of {', '.join(SUBJECTS)}")
+    if not slash or not rest:
+        raise _RefusedError(400, "BadRequest", "name: not NAMESPACE/NAME")
+    if kind == "pod":
+        return ResourceAttributes("get", "pods", "", namespace, rest)
+    return ResourceAttributes("get", "resourceclaims", _DEVICES, namespace, rest)
+
+
+def _moment(request: web.Request, end: str) -> float:
+    """Unix seconds; without any the end is open."""
+    text = request.query.get(end, "")
+    if not text:
+        return ALWAYS[end == "until"]
+    try:
+        moment = float(text)
+    except ValueError:
+        moment = nan
+    if isnan(moment):
+        raise _RefusedError(400, "BadRequest", f"{end}: {text[:20]!r} is no number of seconds")
+    return moment
+
+
+def _utc(seconds: float) -> str:
+    """RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _limit(request: web.Request, usual: int) -> int:

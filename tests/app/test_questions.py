@@ -154,9 +154,9 @@ async def test_hostile_texts_are_data() -> None:
             assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_the_record_of_a_pod_that_is_gone(tmp_path: Path) -> None:
-    """The trail tells its story to who may get Pods there; names that only the record knows are hidden, too."""
-    file = str(tmp_path / "audit.db")
+def trail_of_the_past(folder: Path) -> str:
+    """default/past was on old-node with a device, and had to go for a Pod of another namespace; its audit file."""
+    file = str(folder / "audit.db")
     gone = ClaimUse("default/lost", "uid", given=True, devices=(DeviceUse("old.example.com/old-pool/old-gpu"),))
     scores = (NodeScore("old-node", 90), NodeScore("older-node", 80))
     decision = Record(
@@ -166,6 +166,15 @@ async def test_the_record_of_a_pod_that_is_gone(tmp_path: Path) -> None:
     store = AuditStore(file, max_age_s=1e12, max_size_bytes=1 << 24)
     store.write([decision, preempted])
     store.close()
+    return file
+
+
+SECRETS = ("old-node", "older-node", "old-pool", "old-gpu", "old.example.com", "hidden-team", "boss")
+
+
+async def test_the_record_of_a_pod_that_is_gone(tmp_path: Path) -> None:
+    """The trail tells its story to who may get Pods there; names that only the record knows are hidden, too."""
+    file = trail_of_the_past(tmp_path)
     async with asker(audit_file=file) as ask:
         lines = (await ask.answer("namespaces/default/pods/past/story"))["lines"]
         assert any("bound to node old-node" in line for line in lines)
@@ -173,9 +182,64 @@ async def test_the_record_of_a_pod_that_is_gone(tmp_path: Path) -> None:
         seen = "\n".join((await ask.answer("namespaces/default/pods/past/story", MINE))["lines"])
         assert "pod default/past" in seen
         assert "claim default/lost" in seen
-        for secret in ("old-node", "older-node", "old-pool", "old-gpu", "old.example.com", "hidden-team", "boss"):
+        for secret in SECRETS:
             assert secret not in seen, seen
         status, body = await ask.get("namespaces/default/pods/pas/story")
         assert status == 404
         assert "past" not in body["message"], "names that are alike are nobody's business"
         assert (await ask.get("namespaces/team/pods/their-pod/story", MINE))[0] == 403
+
+
+async def test_the_record_as_data(tmp_path: Path) -> None:
+    """Of Pods, claims, devices and nodes, in a window of time, to who may see the subject."""
+    device = "old.example.com/old-pool/old-gpu"
+    async with asker(audit_file=trail_of_the_past(tmp_path)) as ask:
+        for kind, name in (
+            ("pod", "default/past"),
+            ("claim", "default/lost"),
+            ("node", "old-node"),
+            ("device", device),
+        ):
+            told = await ask.answer(f"record?kind={kind}&name={name}")
+            assert (told["kind"], told["name"], told["records"][0]["outcome"]) == (kind, name, "bound")
+            assert told["holdings"][0]["device"] == device
+        late = await ask.answer("record?kind=pod&name=default/past&since=150&until=inf")
+        assert [record["kind"] for record in late["records"]] == ["preempted"]
+        assert (await ask.answer("record?kind=device&name=old-gpu"))["name"] == device
+        for kind, name in (("pod", "default/past"), ("claim", "default/lost")):
+            seen = await ask.answer(f"record?kind={kind}&name={name}", MINE)
+            assert (seen["name"], seen["records"][0]["outcome"]) == (name, "bound")
+            assert "default/past" in str(seen)
+            assert [secret for secret in SECRETS if secret in str(seen)] == []
+        for kind, name in (("node", "old-node"), ("node", "n9"), ("device", device), ("pod", "hidden-team/boss")):
+            assert (await ask.get(f"record?kind={kind}&name={name}", MINE))[0] == 403, name
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "problem"),
+    [
+        ("kind=pod&name=default/none", 404, "nothing is on record"),
+        ("kind=pod&name=past", 400, "NAMESPACE/NAME"),
+        ("kind=claim&name=/past", 403, ""),
+        ("kind=slice&name=x", 400, "none of pod, claim, device, node"),
+        ("kind=claim-uid&name=a/b", 400, "none of"),
+        ("name=default/past", 400, "none of"),
+        ("kind=pod", 400, "not a name"),
+        (f"kind=node&name={'x' * 2000}", 400, "not a name"),
+        ("kind=pod&name=default/past&since=soon", 400, "since"),
+        ("kind=pod&name=default/past&until=nan", 400, "until"),
+        ("kind=pod&name=default/past&since=300", 404, "nothing is on record"),
+    ],
+)
+async def test_bad_questions_about_the_record(query: str, status: int, problem: str, tmp_path: Path) -> None:
+    """Each is refused with a reason."""
+    async with asker(audit_file=trail_of_the_past(tmp_path)) as ask:
+        found, body = await ask.get(f"record?{query}", MINE if status == 403 else ADMIN)
+        assert (found, problem in body["message"]) == (status, True), body
+
+
+async def test_without_a_trail_that_is_said() -> None:
+    """No file, no stories: 404 with the reason."""
+    async with asker() as ask:
+        status, body = await ask.get("record?kind=node&name=n1")
+        assert (status, "this scheduler keeps none" in body["message"]) == (404, True)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from aiohttp import web
 from scheduler.app.dashboard import dashboard_mounts
 from scheduler.app.local_dashboard import local_dashboard
 from scheduler.app.remote import Remote
+from scheduler.audit.records import Record
 from scheduler.cli.main import main
+from scheduler.edge.audit_store import AuditStore
 from scheduler.edge.certificates import ServingCertificate
 from scheduler.edge.credentials import Access, insecure
 from scheduler.edge.http import HealthServer
@@ -58,9 +60,9 @@ def rewrite(file: str, text: str) -> None:
 
 
 @asynccontextmanager
-async def secure(ask: Asker) -> AsyncIterator[str]:
+async def secure(ask: Asker, audit_file: str = "") -> AsyncIterator[str]:
     """The same scheduler on an HTTPS port with a certificate of its own making."""
-    mounts = dashboard_mounts(ask.world.service, ask.world.client)
+    mounts = dashboard_mounts(ask.world.service, ask.world.client, audit_file=audit_file)
     server = HealthServer(
         {}, Metrics().render, host="127.0.0.1", port=0, certificate=ServingCertificate(), mounts=mounts
     )
@@ -165,7 +167,9 @@ async def test_flags_that_do_not_go_together(command: Command, arguments: tuple[
 class Kubelet:
     """The streaming end of a port-forward, in the kubelets' protocol, behind the path of the API server."""
 
-    def __init__(self, target: int = 0, *, protocol: str = PROTOCOL, refuse: str = "", status: int = 0) -> None:
+    def __init__(
+        self, target: int | dict[str, int] = 0, *, protocol: str = PROTOCOL, refuse: str = "", status: int = 0
+    ) -> None:
         self._target, self._protocol, self._refuse, self._status = target, protocol, refuse, status
         self.tokens: list[str] = []
         self.pods: list[dict[str, Any]] = []
@@ -200,7 +204,8 @@ class Kubelet:
             await socket.send_bytes(b"\x01" + self._refuse.encode())
             await socket.close()
             return socket
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._target)
+        target = self._target if isinstance(self._target, int) else self._target[request.match_info["name"]]
+        reader, writer = await asyncio.open_connection("127.0.0.1", target)
 
         async def back() -> None:
             while chunk := await reader.read(1000):
@@ -240,6 +245,61 @@ async def test_the_commands_own_port_forward(command: Command, tmp_path: Path) -
             code, out, _ = await command("explain", "pod/big", "--port-forward", "--kubeconfig", file)
             assert (code, out.startswith("Pod default/big waits")) == (2, True)
             assert set(kubelet.tokens) == {f"Bearer {MINE}"}
+
+
+def trail(file: Path, *records: Record) -> str:
+    """An audit file."""
+    store = AuditStore(str(file), max_age_s=1e12, max_size_bytes=1 << 24)
+    store.write(records)
+    store.close()
+    return str(file)
+
+
+async def test_audit_asks_a_running_scheduler(command: Command, token: str, tmp_path: Path) -> None:
+    """The same story as from the file, to who may get the Pod; the file is on another machine."""
+    record = Record("1", "decision", 100.0, pod="default/past", node="n1", outcome="bound", evaluated=2, feasible=1)
+    file = trail(tmp_path / "audit.db", record)
+    async with asker(audit_file=file) as ask:
+        at = ("--server", ask.url, "--token-file", token)
+        told = await command("audit", "pod/past", *at)
+        assert told == await command("audit", "pod/past", "--file", file)
+        assert (told[0], "bound to node n1" in told[1]) == (0, True)
+        code, out, _ = await command("audit", "node", "n1", "-o", "json", *at)
+        assert (code, json.loads(out)["records"][0]["pod"]) == (0, "default/past")
+        code, _, error = await command("audit", "pod/past", "--since=1970-01-01T00:02:00Z", *at)
+        assert (code, "nothing is on record" in error) == (1, True)
+        code, _, error = await command("audit", "pod/past", "-n", "team", *at)
+        assert (code, "nothing is on record" in error) == (1, True)
+        rewrite(token, MINE)
+        code, out, _ = await command("audit", "pod/past", *at)
+        assert (code, "bound to node (node 1)" in out) == (0, True)
+        code, _, error = await command("audit", "node", "n1", *at)
+        assert (code, 'User "mine" cannot get resource "nodes"' in error) == (1, True)
+        for wrong in (("export",), ("pod/past", "--file", file)):
+            assert (await command("audit", *wrong, *at))[0] == 1
+    code, _, error = await command("audit", "pod/past", "--kubeconfig", "x")
+    assert (code, "--kubeconfig goes with" in error) == (1, True)
+
+
+async def test_audit_asks_every_replica(command: Command, tmp_path: Path) -> None:
+    """Each keeps a trail of what it decided itself; one that knows nothing of the Pod does not matter."""
+    first = trail(tmp_path / "a.db", Record("1", "rejection", 100.0, pod="default/past", text="0/2 nodes"))
+    second = trail(tmp_path / "b.db", Record("2", "decision", 200.0, pod="default/past", node="n1", outcome="bound"))
+    third = trail(tmp_path / "c.db")
+    async with asker() as ask, AsyncExitStack() as stack:
+        urls = [await stack.enter_async_context(secure(ask, file)) for file in (first, second, third)]
+        kubelet = Kubelet({name: int(url.rpartition(":")[2]) for name, url in zip("abc", urls, strict=True)})
+        kubelet.pods = [scheduler_pod(name) for name in "abc"]
+        api = await stack.enter_async_context(kubelet.serving())
+        at = ("--port-forward", "--kubeconfig", kubeconfig(tmp_path, api, {"token": ADMIN}))
+        code, out, error = await command("audit", "pod/past", *at)
+        assert code == 0, error
+        assert out.index("waits") < out.index("bound to node n1")
+        code, _, error = await command("audit", "pod/none", *at)
+        assert (code, "nothing is on record" in error) == (1, True)
+        kubelet.pods = [scheduler_pod("c"), scheduler_pod("b")]
+        code, out, _ = await command("audit", "pod/past", *at)
+        assert (code, "waits" in out, "bound to node n1" in out) == (0, False, True)
 
 
 async def test_large_answers_pass_the_tunnel_whole() -> None:

@@ -1,35 +1,33 @@
-"""One Pod's record from this replica's audit file, for ``edge.questions``: its lines, and every name in them."""
+"""Stories from this replica's audit file, for ``edge.questions``, each with every name in it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from scheduler.app.trails import tell
 from scheduler.audit.records import Record
-from scheduler.audit.stories import story_lines
+from scheduler.audit.stories import Story
 from scheduler.edge.audit_store import AuditStoreError
 from scheduler.edge.questions import Stories
 from scheduler.errors import UserError
 from scheduler.explain.sight import Names
 
 
-def pod_stories(file: str, names: Callable[[], Awaitable[Names]]) -> Stories | None:
+def recorded_stories(file: str, names: Callable[[], Awaitable[Names]]) -> Stories | None:
     """None without a file. ``names`` gives those of the objects that exist; the record may name others."""
     if not file:
         return None
 
-    async def told(namespace: str, name: str) -> tuple[Names, list[str]]:
-        key = f"{namespace}/{name}"
+    async def told(kind: str, name: str, window: tuple[float, float]) -> tuple[Names, Story]:
         try:
             # SQLite blocks.
-            found = await asyncio.to_thread(tell, [file], "pod", key)
+            found = await asyncio.to_thread(tell, [file], kind, name, window)
         except (UserError, AuditStoreError) as error:
-            # Not its own words: they name Pods that are called alike, of whatever namespace.
-            raise UserError(f"pod {key}", "", "nothing is on record") from error
-        return with_recorded(await names(), found.records), story_lines(found, _text, lambda style, text: text)
+            # Not its own words: they name what is called alike, of whatever namespace.
+            raise UserError(f"{kind} {name}", "", "nothing is on record") from error
+        return with_recorded(await names(), found.records), found
 
     return told
 
@@ -55,8 +53,3 @@ def with_recorded(names: Names, records: Iterable[Record]) -> Names:
         claims=frozenset(claims),
         spaces=frozenset(spaces),
     )
-
-
-def _text(seconds: float) -> str:
-    """RFC 3339, UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
