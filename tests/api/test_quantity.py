@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler.api.quantity import Format, Quantity, QuantityError, parse_quantity
@@ -102,6 +102,9 @@ def test_binary_amounts_are_capped_at_int64() -> None:
         ("0Mi", "0"),
         ("1.234M", "1.234M"),
         ("1.2M", "1200k"),
+        # Beyond the last suffix upstream prints none at all (apimachinery 0.37: Quantity.String of either is "25", "1").
+        ("25000000000000000000k", "25"),
+        ("1000000000000000000000000", "1"),
     ],
 )
 def test_text_is_canonical(text: str, canonical: str) -> None:
@@ -143,8 +146,9 @@ _QUANTITIES = st.builds(
 
 @given(_QUANTITIES)
 def test_canonical_text_means_the_same_amount(text: str) -> None:
-    """Printing and parsing again changes nothing but the format."""
+    """Printing and parsing again changes nothing but the format, where there is a suffix for the amount."""
     quantity = parse_quantity(text)
+    assume(abs(_exact(quantity)) < 1000 * 10**18)
     again = parse_quantity(str(quantity))
     assert again == quantity
     assert hash(again) == hash(quantity)
