@@ -125,10 +125,9 @@ class Service:
         self.profiles = self._measured(
             build_profiles(config, self.state, lambda: str(uuid.uuid4()), features, waiting_pods)
         )
-        observer, hooks = _Observer(meter.incoming, measuring), queue_hooks(self.profiles)
-        sort_key = next(iter(self.profiles.values())).queue_sort.sort_key
-        backoff_s = config.pod_initial_backoff_s, config.pod_max_backoff_s
-        self.queue = SchedulingQueue(hooks, sort_key, *backoff_s, max_unschedulable_s, observer)
+        observer = _Observer(meter.incoming, measuring)
+        self._hooks = queue_hooks(self.profiles)
+        self.queue = self._queue(observer, max_unschedulable_s)
         self.recorder = EventRecorder(client, on_trouble=self._trouble)
         self.status = StatusWriter(client, on_trouble=self._trouble)
         self._synced = False
@@ -147,7 +146,31 @@ class Service:
         self.extenders: ExtenderClient | None = None
         self.committer = self._committer(kinds, trail, beat)
         self.committer.on_wait = reports.waiting
-        self.loop = SchedulingLoop(
+        self.loop = self._scheduling_loop(reports, waiting_pods, clock, decides, beat, verify_caches)
+        self._wire_preemption(client, reports, clock)
+        self.group_status = self._groups() if features.generic_workload else None
+        observer.on_gated = self.loop.note_gated
+        if auditing is not None:
+            auditing.listen(self.loop, reports)
+        self.reconciler = self._reconciler(reconcile_s)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _queue(self, observer: _Observer, max_unschedulable_s: float) -> SchedulingQueue:
+        sort_key = next(iter(self.profiles.values())).queue_sort.sort_key
+        backoff_s = self.config.pod_initial_backoff_s, self.config.pod_max_backoff_s
+        return SchedulingQueue(self._hooks, sort_key, *backoff_s, max_unschedulable_s, observer)
+
+    def _scheduling_loop(
+        self,
+        reports: AttemptReports,
+        waiting_pods: WaitingPods,
+        clock: Callable[[], float],
+        decides: Callable[[], bool],
+        beat: Callable[[], None],
+        verify_caches: bool,
+    ) -> SchedulingLoop:
+        """The loop, which lets no Pod into the queue before every kind is listed."""
+        loop = SchedulingLoop(
             self.state,
             self.queue,
             self.profiles,
@@ -156,18 +179,12 @@ class Service:
             clock=clock,
             may_decide=decides,
             beat=beat,
-            why_gated=lambda pod: hooks[pod.spec.schedulerName].pre_enqueue(pod, None),
+            why_gated=lambda pod: self._hooks[pod.spec.schedulerName].pre_enqueue(pod, None),
             waiting_pods=waiting_pods,
             verify_caches=verify_caches,
         )
-        self.loop.intake.hold()
-        self._wire_preemption(client, reports, clock)
-        self.group_status = self._groups() if features.generic_workload else None
-        observer.on_gated = self.loop.note_gated
-        if auditing is not None:
-            auditing.listen(self.loop, reports)
-        self.reconciler = self._reconciler(reconcile_s)
-        self._tasks: list[asyncio.Task[None]] = []
+        loop.intake.hold()
+        return loop
 
     def _groups(self) -> GroupStatusWriter:
         """Let Pods that belong together be decided together; who writes the conditions of their groups."""
