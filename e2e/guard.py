@@ -236,7 +236,7 @@ SLOW = "slow.example.com"
 
 
 class SlowWebhook:
-    """Another validating webhook on the status of claims labelled slow: it allows everything, once ``go`` is set.
+    """Another validating webhook on the status of claims labelled slow: it answers ``allows``, once ``go`` is set.
 
     The API server asks all webhooks at once and stores nothing before the last answer: so a write that the guard has
     admitted long ago lands late (34 s at most after it was sent).
@@ -245,6 +245,7 @@ class SlowWebhook:
     def __init__(self, plane: ControlPlane, api: Api) -> None:
         self._plane, self._api = plane, api
         self.go = asyncio.Event()
+        self.allows = True
         self.asked = 0
 
     async def __aenter__(self) -> SlowWebhook:
@@ -304,7 +305,7 @@ class SlowWebhook:
         review = await request.json()
         self.asked += 1
         await self.go.wait()
-        response = {"uid": review["request"]["uid"], "allowed": True}
+        response = {"uid": review["request"]["uid"], "allowed": self.allows}
         return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
 
 

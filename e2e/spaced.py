@@ -49,3 +49,12 @@ async def allocated_spaced(
     body["spec"] = {**body["spec"], "devices": {**body["spec"]["devices"], "config": _config(driver)}}
     path = CLAIMS.path(meta["namespace"], meta["name"], "status")
     return await _send(api, "PUT", path, _with_parameters(body, parameters))
+
+
+async def create_raw(api: Api, body: Object, marker: str, raw: str, namespace: str = "default") -> None:
+    """Create a claim whose JSON no library of ours would write; compact, as clients send it."""
+    made = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **body}
+    text = json.dumps(made, separators=(",", ":")).replace(marker, raw)
+    headers = {"Content-Type": "application/json"}
+    async with api.session.post(CLAIMS.path(namespace), data=text.encode(), headers=headers) as answer:
+        assert answer.status == 201, await answer.text()

@@ -30,6 +30,7 @@ from e2e.driver import Pool, PretendedDriver
 from e2e.guard import MODE_LABEL, GuardProcess, apply, called, point_at, remove
 from e2e.guard import account as account_of
 from e2e.objects import claim, device, device_class, exactly
+from e2e.spaced import create_raw
 from e2e.waiting import eventually
 
 CLASS = "gpu.example.com"
@@ -316,3 +317,44 @@ async def _warnings(api: Api, path: str, body: Object) -> list[str]:
     async with api.session.patch(path, json=body, headers=headers) as answer:
         assert answer.status == 200, await answer.text()
         return answer.headers.getall("Warning", [])
+
+
+async def test_a_claim_with_deep_parameters_is_guarded_like_any(clean_cluster: Api, guard: GuardProcess) -> None:
+    """Users nest parameters of drivers thousands of levels deep; that is neither a way past the guard nor a reason."""
+    api = clean_cluster
+    await publish(api, device("a"))
+    await new_claims(api, "first")
+    body = claim("deep", exactly(CLASS))
+    body["spec"]["devices"]["config"] = [{"opaque": {"driver": CLASS, "parameters": {"a": "the parameters"}}}]
+    await create_raw(api, body, '"the parameters"', "[" * 3000 + "1" + "]" * 3000)
+    assert await _allocate_deep(api, result("a")) == (200, "")
+    assert await refusal(api, "first", result("a")) == f"device {CLASS}/pool/a is held by claim {NS}/deep"
+    await api.session.patch(f"{CLAIMS.path(NS, 'deep')}/status", json={"status": {"allocation": None}}, headers=_MERGE)
+    await allocate(api, "first", result("a"))
+    status, told = await _allocate_deep(api, result("a"))
+    assert (status, told.removeprefix(DENIED)) == (403, f"device {CLASS}/pool/a is held by claim {NS}/first")
+    await free(api, "first")
+    await api.session.delete(CLAIMS.path(NS, "deep"))
+
+
+_MERGE = {"Content-Type": MERGE_PATCH}
+
+
+async def _allocate_deep(api: Api, *results: Object) -> tuple[int, str]:
+    """HTTP status and message; the claim itself is nested too deeply for the library of this client."""
+    body = {"status": {"allocation": {"devices": {"results": list(results)}}}}
+    async with api.session.patch(f"{CLAIMS.path(NS, 'deep')}/status", json=body, headers=_MERGE) as answer:
+        return answer.status, "" if answer.status == 200 else (await answer.json())["message"]
+
+
+async def test_admin_access_that_the_claim_does_not_ask_for_is_refused(clean_cluster: Api, guard: GuardProcess) -> None:
+    """The API server stores what a scheduler says of an allocation; what holds nothing must have been asked for."""
+    api = clean_cluster
+    await publish(api, device("a"))
+    await new_claims(api, "liar")
+    await api.patch(NAMESPACES, NS, {"metadata": {"labels": {"resource.kubernetes.io/admin-access": "true"}}})
+    try:
+        text = await refusal(api, "liar", result("a", adminAccess=True))
+    finally:
+        await api.patch(NAMESPACES, NS, {"metadata": {"labels": {"resource.kubernetes.io/admin-access": None}}})
+    assert text == f"device {CLASS}/pool/a is given with admin access, for which request gpu does not ask"

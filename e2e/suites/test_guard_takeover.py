@@ -218,6 +218,69 @@ async def test_what_a_dead_guard_admitted_is_waited_for(
     assert history.double_given() == []
 
 
+async def test_a_write_that_was_denied_after_its_admission_gives_the_device_back(
+    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Another webhook denies it, so its version never comes: held while it may still be stored, then free again."""
+    api = clean_cluster
+    await publish(api, device("a"))
+    labels = {"metadata": {"name": "denied", "labels": {"slow": "yes"}}}
+    await api.create(CLAIMS, {**claim("denied", exactly(CLASS)), **labels}, NS)
+    await new_claims(api, "next")
+    async with (
+        guarded(control_plane, api, tmp_path, settle_s=6.0, handed_over=True) as guard,
+        SlowWebhook(control_plane, api) as other,
+    ):
+        await other.hold("denied")
+        other.allows = False
+        other.go.set()
+        with pytest.raises(ApiError, match="denied the request"):
+            await allocate(api, "denied", result("a"))
+        assert (await refusal(api, "next", result("a"))).endswith("claim default/denied (being written now)")
+        assert await asyncio.to_thread(guard.metric, "dra_scheduler_guard_reservations") == 1
+
+        async def given() -> bool:
+            try:
+                await allocate(api, "next", result("a"))
+            except ApiError as error:
+                return error.status != 403
+            return True
+
+        await eventually(given, "the device is free again", timeout_s=30)
+        assert await asyncio.to_thread(guard.metric, "dra_scheduler_guard_reservations_expired_total") == 1
+
+
+async def test_only_the_api_server_is_answered_where_callers_are_known(
+    clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """With --client-ca-file a stranger on the port cannot reserve a device; without the API server's certificate
+    nothing is allocated under failurePolicy Fail."""
+    api = clean_cluster
+    await publish(api, device("a"))
+    await new_claims(api, "first")
+    callers = f"--client-ca-file={control_plane.ca_file}"
+    await remove(api)
+    apply(control_plane)
+    await give_back_lease(api)
+    guard = GuardProcess(tmp_path, account(control_plane), arguments=[callers])
+    await point_at(api, guard.webhook_port)
+    try:
+        await asyncio.to_thread(guard.start_and_wait)
+
+        async def refused() -> bool:
+            try:
+                await allocate(api, "first", result("a"), dryRun="All")
+            except ApiError as error:
+                return "client certificate is needed" in error.message
+            return False
+
+        await eventually(refused, "the API server, which shows no certificate here, is not answered")
+        assert await asyncio.to_thread(guard.metric, "dra_scheduler_guard_reservations") == 0
+    finally:
+        await remove(api)
+        await asyncio.to_thread(guard.stop)
+
+
 async def test_certificates_are_renewed_under_traffic(
     clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path
 ) -> None:

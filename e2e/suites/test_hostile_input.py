@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from e2e.api import CLAIMS, PODS, Api
 from e2e.controlplane import ControlPlane
 from e2e.objects import claim, exactly, pod
 from e2e.scheduler import SchedulerProcess
-from e2e.spaced import PARAMETERS, allocated_spaced, spaced_claim
+from e2e.spaced import PARAMETERS, allocated_spaced, create_raw, spaced_claim
 from e2e.suites.test_devices import CLASS, NS, create_pods, gpu_cluster, is_bound
 from e2e.waiting import eventually
 from scheduler.api.exact import PROTOBUF
@@ -28,7 +27,7 @@ async def test_parameters_of_any_depth_are_passed_on(
     raw = "[" * LEVELS + '"end"' + "]" * LEVELS
     marker = '"the parameters"'
     body["spec"]["devices"]["config"] = [{"opaque": {"driver": CLASS, "parameters": {"a": "the parameters"}}}]
-    await _create_raw(api, body, marker, raw)
+    await create_raw(api, body, marker, raw)
     await api.create(PODS, pod("deep", claims={"gpu": "deep"}), NS)
     with SchedulerProcess(tmp_path, control_plane.kubeconfig_for()):
         await create_pods(api, ["beside"], templates={"gpu": "one-gpu"})
@@ -40,15 +39,6 @@ async def test_parameters_of_any_depth_are_passed_on(
     with SchedulerProcess(tmp_path, control_plane.kubeconfig_for()):
         await create_pods(api, ["after"], templates={"gpu": "one-gpu"})
         await eventually(is_bound(api, "after"), "a Pod is bound by a scheduler that lists the deep claim")
-
-
-async def _create_raw(api: Api, body: dict[str, object], marker: str, raw: str) -> None:
-    """Create a claim whose JSON no library of ours would write; compact, as clients send it."""
-    made = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **body}
-    text = json.dumps(made, separators=(",", ":")).replace(marker, raw)
-    headers = {"Content-Type": "application/json"}
-    async with api.session.post(CLAIMS.path(NS), data=text.encode(), headers=headers) as answer:
-        assert answer.status == 201, await answer.text()
 
 
 async def test_parameters_that_json_cannot_carry_as_they_are(

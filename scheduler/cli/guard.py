@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--certificate-secret", default=f"{SERVICE}-certificates", metavar="NAME", help="where our own ones are kept")
     add("--tls-cert-file", default="", metavar="FILE", help="a given certificate instead of our own (cert-manager)")
     add("--tls-private-key-file", default="", metavar="FILE", help="its private key")
+    add("--client-ca-file", default="", metavar="FILE",
+        help="certificates that who calls the webhook must be signed by; default: anybody may call")  # fmt: skip
     times = {
         "certificate-lifetime": (Lifetimes().serving_s, "of our own serving certificate (default 2160h)"),
         "authority-lifetime": (Lifetimes().authority_s, "of our own authority (default 8760h)"),
@@ -78,6 +80,7 @@ def guard_options(arguments: Arguments) -> GuardOptions:
         hosts=(*_service_names(arguments.service, arguments.namespace), *arguments.host),
         tls_cert_file=arguments.tls_cert_file,
         tls_private_key_file=arguments.tls_private_key_file,
+        client_ca_file=arguments.client_ca_file,
         lifetimes=Lifetimes(
             serving_s=arguments.certificate_lifetime,
             authority_s=arguments.authority_lifetime,

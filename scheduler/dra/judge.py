@@ -1,9 +1,9 @@
 """May this allocation be stored beside all others? The judgement of the guard, whoever wrote the allocation.
 
-Five rules per device, admin access left out: it is in the newest complete generation of its pool; no taint refuses it;
-nobody else holds it, unless both hold shares of it; what its shares consume stays within its capacity; what the held
-devices of its pool take stays within the pool's counters. Nothing is decided here about selectors, nodes or
-constraints: those can hurt only the claim itself.
+Five rules per device, admin access left out where the claim asks for it: it is in the newest complete generation of its
+pool; no taint refuses it; nobody else holds it, unless both hold shares of it; what its shares consume stays within its
+capacity; what the held devices of its pool take stays within the pool's counters. Nothing is decided here about
+selectors, nodes or constraints: those can hurt only the claim itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from scheduler.api.quantity import QuantityError, parse_quantity
-from scheduler.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
+from scheduler.api.resource import (
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
 from scheduler.api.taints import Toleration, first_untolerated
 from scheduler.dra.amounts import amount_text, nano
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey
@@ -56,9 +62,9 @@ class Judge:
 
     def refusals(self, claim: ResourceClaim, allocation: AllocationResult) -> tuple[Refusal, ...]:
         """Everything that forbids ``allocation`` for ``claim``, in the order of its results; () when nothing does."""
+        found = [refusal for result in allocation.devices.results if (refusal := _not_admin(claim, result))]
         results = [result for result in allocation.devices.results if not result.adminAccess]
-        found: list[Refusal] = []
-        seen: set[tuple[DeviceKey, str]] = set()
+        seen: dict[DeviceKey, set[str]] = {}
         for result in results:
             key = DeviceKey(result.driver, result.pool, result.device)
             pool = self._pools(PoolKey(result.driver, result.pool))
@@ -77,13 +83,16 @@ class Judge:
         return tuple(found)
 
     def _named_twice(
-        self, key: DeviceKey, result: DeviceRequestAllocationResult, seen: set[tuple[DeviceKey, str]]
+        self, key: DeviceKey, result: DeviceRequestAllocationResult, seen: dict[DeviceKey, set[str]]
     ) -> Refusal | None:
         share = (result.shareID or "") if self._features.consumable_capacity else ""
-        if (key, share) in seen:
+        shares = seen.setdefault(key, set())
+        if share in shares:
             what = f"share {share} of device {key}" if share else f"device {key}"
             return Refusal("malformed", key, f"{what} is named twice by this allocation")
-        seen.add((key, share))
+        shares.add(share)
+        if len(shares) > 1 and "" in shares:
+            return Refusal("malformed", key, f"device {key} is named whole and as a share by this allocation")
         return None
 
     def _unpublished(self, key: DeviceKey, pool: WholePool) -> Refusal | None:
@@ -225,15 +234,32 @@ def _unreadable(key: DeviceKey, result: DeviceRequestAllocationResult) -> Refusa
     return None
 
 
+def _not_admin(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Refusal | None:
+    """Admin access holds nothing, so it must be what the claim asks for and not what the allocation says of itself."""
+    if not result.adminAccess:
+        return None
+    asked = _request_of(claim, result)
+    if isinstance(asked, ExactDeviceRequest) and asked.adminAccess:
+        return None
+    key = DeviceKey(result.driver, result.pool, result.device)
+    text = f"device {key} is given with admin access, for which request {result.request} does not ask"
+    return Refusal("malformed", key, text)
+
+
 def _tolerations(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> tuple[Toleration, ...]:
     """Those of the request in the claim's spec; those of the result when the spec does not have the request."""
+    asked = _request_of(claim, result)
+    return result.tolerations if asked is None else asked.tolerations
+
+
+def _request_of(
+    claim: ResourceClaim, result: DeviceRequestAllocationResult
+) -> ExactDeviceRequest | DeviceSubRequest | None:
+    """What a result is for, as the claim's spec has it."""
     name, _, sub = result.request.partition("/")
     for request in claim.spec.devices.requests:
-        if request.name != name:
-            continue
-        if not sub and request.exactly is not None:
-            return request.exactly.tolerations
-        for alternative in request.firstAvailable:
-            if alternative.name == sub:
-                return alternative.tolerations
-    return result.tolerations
+        if request.name == name:
+            if not sub:
+                return request.exactly
+            return next((alternative for alternative in request.firstAvailable if alternative.name == sub), None)
+    return None

@@ -34,6 +34,10 @@ SILENCE_TIMEOUT_S = 150.0  # the server sends a bookmark about once a minute; tw
 SHORT_WATCH_S = 1.0
 SHORT_WATCH_PAUSE_S = 0.1
 UNKNOWN_KIND_PAUSE_S = 60.0
+UNKNOWN_KIND_TIMES = 3
+"""So often in a row a server must not know an optional kind before what was known of it is dropped: during an upgrade,
+or behind a proxy, 404 may mean nothing.
+"""
 REFUSED_PAUSE_MAX_S = 4.0
 RECONCILE_WAIT_S = 90.0
 EVENTS_AT_ONCE = 16
@@ -113,6 +117,7 @@ class Reflector:
         self._events_at_gap = -1
         self._reader = EventReader(kind, self._path)
         self._beginning = beginning
+        self._unserved_times = 0
 
     async def run(self) -> None:
         """List and watch until cancelled. Never raises for what the server or the network does."""
@@ -220,6 +225,7 @@ class Reflector:
     async def _list_and_deliver(self) -> None:
         items, revision = await self._lister.list_raw()
         self.counters.lists += 1
+        self._unserved_times = 0
         batch = self._difference(await self._decoded(items), revision)
         if not self.synced.is_set():
             batch = await self._begin(batch)
@@ -280,7 +286,8 @@ class Reflector:
         self._report_bad(key, meta.uid if meta else "", error, kept)
 
     async def _unserved(self, error: NotFound) -> None:
-        if self._optional:
+        self._unserved_times += 1
+        if self._optional and (not self.store or self._unserved_times >= UNKNOWN_KIND_TIMES):
             self._advance(self._difference([], self.revision), self.revision, reset=False)
             self.synced.set()
             await self._sleep(UNKNOWN_KIND_PAUSE_S)

@@ -17,6 +17,7 @@ class GuardOptions:
 
     ``hosts``: names and addresses of the serving certificate; ``tls_cert_file`` and ``tls_private_key_file``: a given
     one instead of our own. ``trust_loopback``: callers from this machine need no token on ``secure_port``.
+    ``client_ca_file``: who calls the webhook must show a certificate that these authorities have signed; "": anybody.
     ``api_request_timeout_s``: after this long no admitted write can still be stored.
     """
 
@@ -30,6 +31,7 @@ class GuardOptions:
     hosts: tuple[str, ...] = ()
     tls_cert_file: str = ""
     tls_private_key_file: str = ""
+    client_ca_file: str = ""
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     lease_name: str = "dra-scheduler-guard"
     lease_duration_s: float = 15.0

@@ -85,6 +85,7 @@ class Guard:
             options.webhook_port,
             self._context(),
             self.activity.check,
+            known_callers=bool(options.client_ca_file),
             observe=self.metrics.requested,
             on_error=lambda error: self.log.error("review failed", error=repr(error), exc_info=error),
         )
@@ -142,9 +143,13 @@ class Guard:
 
     def _context(self) -> ssl.SSLContext:
         if self.files is not None:
-            return self.files.context
-        assert self.keeper is not None  # one of the two is made
-        return self.keeper.context
+            context = self.files.context
+        else:
+            assert self.keeper is not None  # one of the two is made
+            context = self.keeper.context
+        if self.options.client_ca_file:
+            ask_for_certificates(context, self.options.client_ca_file)
+        return context
 
     def _bad_object(self, bad: BadObject) -> None:
         self.metrics.bad_objects.labels(bad.kind.name).inc()
@@ -319,6 +324,18 @@ class Guard:
         alive: Mapping[str, Check] = {"ping": ping, "beat": beat, "leaderElection": election}
         ready: Mapping[str, Check] = {"certificate": certificate, "active": self.activity.why_not}
         return {"livez": alive, "healthz": alive, "readyz": {**alive, **ready}}
+
+
+def ask_for_certificates(context: ssl.SSLContext, file: str) -> None:
+    """Ask each caller for a certificate and verify it by the authorities in ``file``. Raises ConfigError.
+
+    One that shows none is let in by TLS and refused by the server, in words.
+    """
+    try:
+        context.load_verify_locations(cafile=file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("--client-ca-file", f"{file}: {error}") from error
+    context.verify_mode = ssl.CERT_OPTIONAL
 
 
 def guard_features(gates: Mapping[str, bool]) -> Features:

@@ -86,9 +86,13 @@ class Reads:
             path = self._kinds.claim.path(meta.namespace, meta.name)
             answer = await self._client.request("GET", path, timeout_s=FRESH_TIMEOUT_S)
             found: ResourceClaim = decode(self._kinds.claim, answer.body)
-        except NotFound:
-            self._book.remove(known.uid)
-            return True
+        except NotFound as error:
+            # Only the API server's own word about this very claim: a proxy that leads nowhere says 404, too.
+            if error.reason == "NotFound" and error.details.name == meta.name:
+                self._book.remove(known.uid)
+                return True
+            self._on_trouble(f"claim {known.key} could not be read again: {error}")
+            return False
         except SchedulerError as error:
             self._on_trouble(f"claim {known.key} could not be read again: {error}")
             return False
@@ -96,6 +100,11 @@ class Reads:
             self._book.remove(known.uid)
         self._book.take(found)
         return True
+
+    async def unknown(self, claim: ResourceClaim) -> bool:
+        """Read a claim that no watch has shown yet, and enter it; False unless it is there with this UID."""
+        await self._read(claim)
+        return claim.uid in self._book.claims
 
     async def settle(self, reservations: Collection[Reservation]) -> None:
         """Read the claims of expired reservations; what a fresh version does not settle can never be stored."""

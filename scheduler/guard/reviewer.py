@@ -25,10 +25,13 @@ class NotActiveError(ClusterError):
 
 
 class FreshReads(Protocol):
-    """Asks the API server once more, past the watches. Both raise nothing: what cannot be read stays as known."""
+    """Asks the API server once more, past the watches. They raise nothing: what cannot be read stays as known."""
 
     async def claims(self, uids: Collection[str]) -> None:
         """Read these claims and enter them into the book."""
+
+    async def unknown(self, claim: ResourceClaim) -> bool:
+        """Read a claim that no watch has shown yet, and enter it; False unless it is there with this UID."""
 
     async def slices(self, drivers: Collection[str]) -> SliceStore | None:
         """All slices of these drivers, and the taint rules; None when they cannot be read."""
@@ -64,13 +67,17 @@ class Reviewer:
     async def review(self, mode: Mode, old: ResourceClaim, new: ResourceClaim, dry_run: bool) -> Answer:
         """Whether ``new`` may be stored over ``old``. Anything but a new allocation is allowed and leaves no trace.
 
-        A refusal is never given on what the watches may have missed: holders and slices are read again first. Raises
-        NotActiveError.
+        A refusal is never given on what the watches may have missed: holders and slices are read again first. Nothing
+        is held for a claim that cannot be found. Raises NotActiveError.
         """
         allocation = new.status.allocation
         if allocation is None or old.status.allocation is not None:
             return ALLOWED
         self._active()
+        if old.uid not in self._book.claims:
+            if not await self._fresh.unknown(old):
+                raise NotActiveError(f"claim {old.key} with UID {old.uid} could not be found")
+            self._active()
         slices: SliceStore | None = None
         refusals = self._book.judge(old, allocation)
         if refusals:

@@ -102,7 +102,7 @@ def test_binary_amounts_are_capped_at_int64() -> None:
         ("0Mi", "0"),
         ("1.234M", "1.234M"),
         ("1.2M", "1200k"),
-        # Beyond the last suffix upstream prints none at all (apimachinery 0.37: Quantity.String of either is "25", "1").
+        # Beyond the last suffix upstream prints none at all (apimachinery 0.37, Quantity.String).
         ("25000000000000000000k", "25"),
         ("1000000000000000000000000", "1"),
     ],

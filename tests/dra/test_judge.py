@@ -50,14 +50,26 @@ def test_many_holders_are_named_in_part() -> None:
     assert "claim ns/c4 (for pod w, pod x, pod y and 1 more) and 2 more hold shares of it" in text
 
 
+ADMIN = {"deviceClassName": "c", "adminAccess": True}
+
+
 def test_admin_access_is_left_out() -> None:
     """Admin access neither holds a device nor is refused one, not even one that is tainted or not there."""
     admissions = book(published({"name": "a", "taints": [{"key": "k", "effect": "NoExecute"}]}, "b"))
     admissions.take(claim("admin", result("b", adminAccess=True)))
     assert why(admissions, claim("new"), result("b")) == []
     admissions.take(claim("user", result("b"), revision=2))
-    assert why(admissions, claim("other"), result("b", adminAccess=True), result("a", adminAccess=True)) == []
-    assert why(admissions, claim("other"), result("gone", adminAccess=True)) == []
+    other = claim("other", request=ADMIN)
+    assert why(admissions, other, result("b", adminAccess=True), result("a", adminAccess=True)) == []
+    assert why(admissions, other, result("gone", adminAccess=True)) == []
+
+
+@pytest.mark.parametrize("request_name", ["r", "r/sub", "other"])
+def test_admin_access_that_the_claim_does_not_ask_for_is_refused(request_name: str) -> None:
+    """An allocation that lies about itself would hold a device that nobody counts."""
+    found = why(book(published("a")), claim("new"), result("a", adminAccess=True, request=request_name))
+    text = f"device {DRIVER}/p/a is given with admin access, for which request {request_name} does not ask"
+    assert found == [f"malformed: {text}"]
 
 
 def test_a_claim_does_not_stand_in_its_own_way() -> None:
@@ -106,6 +118,8 @@ def test_a_shared_device_is_not_had_whole_and_a_whole_one_is_not_shared() -> Non
         ([result("b", "s1")], "cannot be shared"),
         ([share("-1Gi")], "is negative: -1Gi"),
         ([result("b"), result("b")], "is named twice by this allocation"),
+        ([share("1Gi"), result("a")], "is named whole and as a share"),
+        ([result("a"), share("1Gi")], "is named whole and as a share"),
         ([share("1Gi"), share("1Gi")], "share s1 of device gpu.example.com/p/a is named twice"),
     ],
 )

@@ -356,6 +356,30 @@ async def test_kind_the_server_does_not_serve(server: ScriptedServer, client: Ap
     assert sleeps.pauses_s[0] == 60.0
 
 
+async def test_what_is_known_of_an_optional_kind_outlives_a_404_or_two(
+    server: ScriptedServer, client: ApiClient
+) -> None:
+    """A proxy, or an API server that is being upgraded, says 404 for a moment: taint rules must not go with it."""
+    sink = Received()
+    lists = iter((5, 0, 0, 6, 0, 0, 0))
+
+    async def script(request: web.Request, body: bytes) -> web.StreamResponse:
+        if "watch" in request.query:
+            return status(410, "Gone", "too old")
+        revision = next(lists, 0)
+        return page(revision, node("rule", 1)) if revision else status(404, "NotFound", "no")
+
+    server.script = script
+    async with running(client, sink, kind=DEVICE_TAINT_RULE, optional=True) as reflector:
+        await reached(reflector, 6)
+        assert list(reflector.store) == ["rule"]
+        for _ in range(1000):
+            if not reflector.store:
+                break
+            await asyncio.sleep(0.01)
+    assert sink.told() == ["+rule!", "-rule!"]
+
+
 async def test_list_all_leaves_the_copy_alone(server: ScriptedServer, client: ApiClient) -> None:
     """The list for the reconcile returns objects and revision, and changes nothing."""
     watches, sink = Watches(server), Received()

@@ -23,6 +23,14 @@ class Fresh:
         self.store: SliceStore | None = None
         self.asked: list[str] = []
         self.gate: asyncio.Event | None = None
+        self.there = True
+
+    async def unknown(self, claim: ResourceClaim) -> bool:
+        """There, unless the test says otherwise."""
+        self.asked.append(f"unknown {claim.uid}")
+        if self.there:
+            self.book.take(claim)
+        return self.there
 
     async def claims(self, uids: Collection[str]) -> None:
         """Enter what is newer."""
@@ -44,7 +52,7 @@ class World:
     def __init__(self) -> None:
         self.book = book(published("a", "b"))
         self.fresh = Fresh(self.book)
-        self.active = True
+        self.active = self.watched = True
         self.reviewer = Reviewer(self.book, self.fresh, self._check, lambda: 0.0)
 
     def _check(self) -> None:
@@ -54,6 +62,8 @@ class World:
     async def ask(self, uid: str, *devices: str, mode: str = "enforce", dry_run: bool = False) -> Answer:
         """Claim ``uid`` (revision 5) is to be given these devices."""
         after = claim(uid, *(result(name) for name in devices), revision=5)
+        if self.watched:
+            self.book.take(claim(uid, revision=5))
         return await self.reviewer.review(mode, claim(uid, revision=5), after, dry_run)  # type: ignore[arg-type]
 
 
@@ -64,6 +74,19 @@ async def test_the_second_of_two_reviews_is_refused_before_the_first_is_stored()
     answer = await world.ask("two", "a")
     assert not answer.allowed
     assert answer.text == f"device {DRIVER}/p/a is held by claim ns/one (being written now)"
+
+
+async def test_nothing_is_held_for_a_claim_that_nobody_knows() -> None:
+    """A review of an invented claim, from whoever reaches the port, must not keep a device from others."""
+    world = World()
+    world.watched, world.fresh.there = False, False
+    for mode in ("enforce", "warn"):
+        with pytest.raises(NotActiveError, match="claim ns/ghost with UID ghost could not be found"):
+            await world.ask("ghost", "a", mode=mode)
+    assert world.book.reservations() == ()
+    world.fresh.there = True  # one that is there and that the watch has not shown yet
+    assert await world.ask("young", "a") == Answer(True, (), True)
+    assert world.fresh.asked == ["unknown ghost", "unknown ghost", "unknown young"]
 
 
 async def test_a_dry_run_holds_nothing_and_is_judged() -> None:

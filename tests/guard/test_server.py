@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import ssl
+import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from scheduler.api.admission import review_problem
 from scheduler.api.kinds import RESOURCE_CLAIM
@@ -18,7 +24,10 @@ from scheduler.dra.devices import DeviceKey
 from scheduler.dra.judge import Refusal
 from scheduler.edge.credentials import insecure
 from scheduler.embedded import EmbeddedServer
+from scheduler.errors import ConfigError
 from scheduler.guard import frame
+from scheduler.guard.certificates import Lifetimes, Pair, first_set, make_authority
+from scheduler.guard.process import ask_for_certificates
 from scheduler.guard.reviewer import Answer, NotActiveError
 from scheduler.guard.server import BODY_MAX_BYTES, AdmissionServer
 
@@ -153,6 +162,90 @@ async def test_what_is_no_review_gets_a_clear_answer(webhook: Webhook, body: obj
     assert (found, webhook.asked, webhook.errors) == (status, [], [])
     assert text in answer["error"]
     assert (await webhook.post("/enforce", review()))[0] == 200
+
+
+async def test_parameters_of_any_depth_are_no_reason(webhook: Webhook) -> None:
+    """The API server stores what drivers' users nest thousands of levels deep; a claim with that is judged like any."""
+    deep = b'{"a":' * 5000 + b"1" + b"}" * 5000
+    body = (
+        json.dumps(review())
+        .encode()
+        .replace(
+            b'"devices": {"requests": []}',
+            b'"devices": {"requests": [], "config": [{"opaque": {"driver": "d", "parameters": %b}}]}' % deep,
+        )
+    )
+    assert body.count(b"opaque") == 2
+    status, answer = await webhook.post("/enforce", body)
+    assert (status, answer.get("response", answer)) == (200, {"uid": "review-1", "allowed": True})
+    assert webhook.asked == [("enforce", "ns/one", False)]
+
+
+async def test_strangers_are_refused_where_callers_are_known(tmp_path: Path) -> None:
+    """With --client-ca-file only who shows a certificate of these authorities is answered."""
+    now = time.time()
+    ours = first_set(("127.0.0.1",), Lifetimes(), now)
+    callers, others = make_authority(3600.0, now), make_authority(3600.0, now)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(written(tmp_path / "server.pem", ours.serving))
+    authority = tmp_path / "callers.pem"
+    authority.write_bytes(callers.certificate)
+    ask_for_certificates(context, str(authority))
+    with pytest.raises(ConfigError, match="--client-ca-file"):
+        ask_for_certificates(context, str(tmp_path / "none.pem"))
+
+    async def answer(document: Any, **_: Any) -> Any:
+        return {"uid": document["request"]["uid"]}
+
+    server = AdmissionServer("127.0.0.1", 0, context, lambda: None, known_callers=True)
+    async with aclosing(server(answer)) as serving:
+        await anext(serving)
+        url = f"https://127.0.0.1:{server.port}/enforce"
+        known, other = (
+            written(tmp_path / f"{name}.pem", client_certificate(signer))
+            for name, signer in (("known", callers), ("other", others))
+        )
+        assert await call(url, ours.bundle, "") == (401, {"error": "a client certificate is needed (--client-ca-file)"})
+        assert await call(url, ours.bundle, known) == (200, {"uid": "review-1"})
+        with pytest.raises((aiohttp.ClientError, ssl.SSLError)):
+            await call(url, ours.bundle, other)
+
+
+def client_certificate(authority: Pair) -> Pair:
+    """What an API server would show."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = x509.load_pem_x509_certificate(authority.certificate)
+    signing_key = serialization.load_pem_private_key(authority.key, None)
+    assert isinstance(signing_key, ec.EllipticCurvePrivateKey)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kube-apiserver")]))
+        .issuer_name(signer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(signer.not_valid_before_utc)
+        .not_valid_after(signer.not_valid_after_utc)
+        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(signing_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Pair(certificate.public_bytes(pem), private)
+
+
+def written(file: Path, pair: Pair) -> str:
+    """A file with certificate and key."""
+    file.write_bytes(pair.certificate + pair.key)
+    return str(file)
+
+
+async def call(url: str, trusted: bytes, certificate: str) -> tuple[int, Any]:
+    """POST a review over TLS, with a client certificate or without."""
+    context = ssl.create_default_context(cadata=trusted.decode())
+    if certificate:
+        context.load_cert_chain(certificate)
+    async with aiohttp.ClientSession() as session, session.post(url, json=review(), ssl=context) as answer:
+        return answer.status, await answer.json()
 
 
 async def test_a_claim_that_cannot_be_read_is_refused_with_the_field(webhook: Webhook) -> None:
