@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := scheduler plugins e2e supply tests conftest.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-micro bench-explain bench-guard bench-large fuzz chaos failovers soak sbom vulnerabilities wheel lock clean
+.PHONY: help install demo demo-dashboard browser pictures test test-fast lint format types walls unit e2e controlplane oracle conformity conformity-schedule mutants race bench bench-micro bench-explain bench-guard bench-large fuzz chaos chaos-mutants failovers soak sbom vulnerabilities wheel lock clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

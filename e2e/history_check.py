@@ -246,26 +246,34 @@ class Checker:
     def finish(self, deleted: Collection[str] | None = None) -> list[Violation]:
         """All violations, those of the end included: to be called when the cluster is quiet.
 
-        ``deleted``: keys of the Pods that the suite has deleted; None: not judged.
+        ``deleted``: uids of the Pods that the suite has deleted (a name may have had several); None: not judged.
         """
         for pod in self.pods.values():
             waits = pod.scheduler in self._profiles and not pod.node and not pod.finished and not pod.leaving
             if waits and not pod.told:
                 self._report(SILENT, f"pod {pod.key}", 0)
         for pod in self.vanished:
-            if deleted is not None and pod.key not in deleted:
+            if deleted is not None and pod.uid not in deleted:
                 self._report(VANISHED, f"pod {pod.key}, deleted by nobody", pod.revision)
+        gone = {pod.uid for pod in self.vanished}
         for claim in self.claims.values():
-            self._leaks(claim)
+            self._leaks(claim, gone)
         return self.violations
 
-    def _leaks(self, claim: ClaimFact) -> None:
-        if not claim.allocated or claim.writer not in (self._manager, ""):
+    def _leaks(self, claim: ClaimFact, gone: Collection[str]) -> None:
+        """What a claim holds for nobody. ``gone``: uids of those Pods of ours that exist no more.
+
+        In what somebody else allocated our Pods' reservations are judged, as we wrote them; the allocation is not ours.
+        """
+        if not claim.allocated:
             return
-        if not claim.reserved:
+        ours = claim.writer in (self._manager, "")
+        if ours and not claim.reserved:
             self._report(ALLOCATION, f"claim {claim.key} is allocated and reserved for nobody", 0)
         for uid in claim.reserved:
             pod = self.pods.get(uid)
+            if not ours and uid not in gone and (pod is None or pod.scheduler not in self._profiles):
+                continue
             if pod is None:
                 self._report(RESERVATION, f"claim {claim.key}: the Pod {uid} does not exist", 0)
             elif pod.finished:

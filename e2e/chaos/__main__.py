@@ -1,10 +1,14 @@
-"""``python -m e2e.chaos --runs 100 --seed 1``: random schedules of faults; exit code 1 when a promise was broken."""
+"""``python -m e2e.chaos --runs 100 --seed 1``: random schedules of faults; exit code 1 when a promise was broken.
+
+Exit code 2: none was, as far as the histories tell, and one of them could not be judged.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import sys
+from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -38,11 +42,23 @@ async def _runs(arguments: argparse.Namespace) -> list[Outcome]:
                     print(outcome.line(), flush=True)
                     for problem in outcome.problems:
                         print("   VIOLATION", problem, flush=True)
+                    if outcome.unjudged:
+                        print("   UNJUDGED", outcome.unjudged, flush=True)
                     with log.open("ab") as file:
                         file.write(msgspec.json.encode(outcome) + b"\n")
                     if outcome.problems and arguments.stop:
                         return outcomes
     return outcomes
+
+
+def conclude(outcomes: Collection[Outcome]) -> int:
+    """Print the last line; the exit code: 0 only when every run was judged and kept every promise."""
+    bad = [outcome.seed for outcome in outcomes if outcome.problems]
+    unjudged = [outcome.seed for outcome in outcomes if outcome.unjudged]
+    slowest = max((outcome.settled_s for outcome in outcomes if not outcome.unjudged), default=0.0)
+    told = f", {len(unjudged)} unjudged {unjudged}" if unjudged else ""
+    print(f"\n{len(outcomes)} runs, {len(bad)} with violations {bad}{told}; the slowest settled after {slowest:.1f} s")
+    return 1 if bad else 2 if unjudged else 0
 
 
 def main() -> None:
@@ -65,10 +81,7 @@ def main() -> None:
         print(f"\n{title}")
         for name, count in sorted(found.items()):
             print(f"{count:8} {name}")
-    bad = [outcome.seed for outcome in outcomes if outcome.problems]
-    slowest = max((outcome.settled_s for outcome in outcomes), default=0.0)
-    print(f"\n{len(outcomes)} runs, {len(bad)} with violations {bad}; the slowest settled after {slowest:.1f} s")
-    sys.exit(1 if bad else 0)
+    sys.exit(conclude(outcomes))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ async def prepare(api: Api) -> Drivers:
 
 
 class Load:
-    """Changes the cluster at random, until cancelled. ``deleted``: keys of the Pods it has deleted.
+    """Changes the cluster at random, until cancelled. ``deleted``: uids of the Pods it has deleted.
 
     ``counts``: what was done. Everything goes to the API server directly, never through the proxy.
     """
@@ -76,7 +76,7 @@ class Load:
     def __init__(self, api: Api, drivers: Drivers, rng: random.Random) -> None:
         self._api, self._drivers, self._rng = api, drivers, rng
         self._number = 0
-        self._names: list[str] = []
+        self._pods: list[tuple[str, str]] = []  # name and uid
         self.deleted: set[str] = set()
         self.counts: Counter[str] = Counter()
 
@@ -115,37 +115,43 @@ class Load:
     async def _create(self) -> None:
         self._number += 1
         name = f"pod-{self._number}"
-        await self._api.create(PODS, self.body(name), NS)
-        self._names.append(name)
+        await self._make(name)
         self.counts["Pods created"] += 1
+
+    async def _make(self, name: str) -> None:
+        made = await self._api.create(PODS, self.body(name), NS)
+        self._pods.append((name, made["metadata"]["uid"]))
 
     async def _flood(self) -> None:
         """Both schedulers at once on the same devices."""
         await asyncio.gather(*(self._create() for _ in range(8)))
 
-    def _victim(self) -> str | None:
-        if not self._names:
+    async def _end_one(self, grace_period_s: int | None = None) -> str | None:
+        """Delete a random Pod; its name, None when there is none. Raises ApiError, also when it was gone already."""
+        if not self._pods:
             return None
-        name = self._names.pop(self._rng.randrange(len(self._names)))
-        self.deleted.add(f"{NS}/{name}")
+        name, uid = self._pods.pop(self._rng.randrange(len(self._pods)))
+        self.deleted.add(uid)  # before the request: the load may be cancelled before it sees the answer
+        try:
+            await self._api.delete(PODS, name, NS, grace_period_s=grace_period_s)
+        except ApiError as error:
+            if error.status < 500:  # refused, or somebody else has ended it
+                self.deleted.discard(uid)
+            raise
         return name
 
     async def _delete(self) -> None:
-        if (name := self._victim()) is not None:
-            await self._api.delete(PODS, name, NS)
+        if await self._end_one() is not None:
             self.counts["Pods deleted"] += 1
 
     async def _delete_now(self) -> None:
-        if (name := self._victim()) is not None:
-            await self._api.delete(PODS, name, NS, grace_period_s=0)
+        if await self._end_one(grace_period_s=0) is not None:
             self.counts["Pods deleted by force"] += 1
 
     async def _recreate(self) -> None:
         """Gone and there again under the same name before any watch could show either."""
-        if (name := self._victim()) is not None:
-            await self._api.delete(PODS, name, NS, grace_period_s=0, missing_ok=True)
-            await self._api.create(PODS, self.body(name), NS)
-            self._names.append(name)
+        if (name := await self._end_one(grace_period_s=0)) is not None:
+            await self._make(name)
             self.counts["Pods deleted and created again under one name"] += 1
 
     async def _shared(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -17,13 +18,16 @@ def report(outcomes: Collection[Outcome]) -> str:
     """Markdown: seeds and sums in words, then one row per kind of fault and per kind of load."""
     faults, load, stats = totals(outcomes)
     bad = [outcome.seed for outcome in outcomes if outcome.problems]
-    settled = [outcome.settled_s for outcome in outcomes]
+    unjudged = [outcome.seed for outcome in outcomes if outcome.unjudged]
+    settled = [outcome.settled_s for outcome in outcomes if not outcome.unjudged] or [math.nan]
     told = f" ({_ranges(bad)})" if bad else ""
+    told += f", {len(unjudged)} whose history could not be judged ({_ranges(unjudged)})" if unjudged else ""
     ours, theirs = stats["bound by dra-scheduler"], stats["bound by default-scheduler"]
     second, first = stats["pair: kube-scheduler then dra-scheduler"], stats["pair: dra-scheduler then kube-scheduler"]
+    facts = sum(outcome.facts for outcome in outcomes if not outcome.unjudged)
     lines = [
         f"{len(outcomes)} runs, seeds {_ranges(o.seed for o in outcomes)}: {len(bad)} with violations{told}. "
-        f"{sum(o.facts for o in outcomes):,} facts judged; {ours:,} Bindings by dra-scheduler, {theirs:,} by "
+        f"{facts:,} facts judged; {ours:,} Bindings by dra-scheduler, {theirs:,} by "
         f"kube-scheduler; {second} times we were second on a device and gave it back unbound, {first} times "
         f"kube-scheduler was second. After the faults it took {statistics.median(settled):.0f} s (median), "
         f"{max(settled):.0f} s (longest) until nothing that fits waited.",

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -17,27 +17,27 @@ from e2e.api import PODS, Api
 from e2e.chaos.fits import waiting
 from e2e.chaos.load import NS, Load, prepare
 from e2e.chaos.replicas import Replicas, replicas
+from e2e.chaos.settling import settle
 from e2e.cleaning import clean
 from e2e.controlplane import ControlPlane
 from e2e.history import Fact, save
-from e2e.history_check import ALLOCATION, RESERVATION, SILENT, Checker, judge
-from e2e.history_recorder import Recorder, recording
+from e2e.history_recorder import recording
 from e2e.objects import pod
 from e2e.waiting import eventually
 from scheduler.embedded.kubelet import PretendedKubelet
 
-SETTLE_MAX_S, HANG_S = 60.0, 300.0
-"""Seconds after the faults in which a replica is ready: how long a busy machine takes to start one is not ours."""
 CHANGES_MIN, STRETCH_MAX = 80, 4
 """A busy machine gets up to so many times the seconds for so many changes: a run without load proves nothing."""
 LOAD_PAUSE_S = 0.05
 FAULT_PAUSE_S = 0.3
-_AT_THE_END = (SILENT, RESERVATION, ALLOCATION)
 FITS = "a Pod that fits was not bound within 60 s"
 
 
 class Outcome(msgspec.Struct):
-    """What one run did and found. ``settled_s``: from the end of the faults until nothing that fits waited."""
+    """What one run did and found. ``settled_s``: from the end of the faults until nothing that fits waited.
+
+    ``unjudged``: why its history could not be judged; such a run has not passed, whatever else was found or not.
+    """
 
     seed: int
     problems: list[str] = []
@@ -47,12 +47,14 @@ class Outcome(msgspec.Struct):
     stats: dict[str, int] = {}
     load: dict[str, int] = {}
     faults: dict[str, int] = {}
+    unjudged: str = ""
 
     def line(self) -> str:
         """One line for people."""
         bound = ", ".join(f"{name} {count}" for name, count in sorted(self.stats.items()))
+        history = ", history UNJUDGED" if self.unjudged else ""
         return (
-            f"seed {self.seed}: {len(self.problems)} violations, {sum(self.faults.values())} faults, "
+            f"seed {self.seed}: {len(self.problems)} violations{history}, {sum(self.faults.values())} faults, "
             f"{self.facts} facts, settled after {self.settled_s:.1f} s, {self.waiting} wait; {bound}"
         )
 
@@ -75,26 +77,29 @@ class Session:
         async with PretendedKubelet(self.api.session) as kubelet, recording(self.api) as recorder:
             await self._disturb(load, seconds)
             began = time.monotonic()
-            facts: list[Fact] = []
-            checker = await self._settle(recorder, facts, load.deleted)
+            verdict = await settle(recorder, load.deleted, self._fit_and_wait, self.group.ready)
             settled_s = time.monotonic() - began
             wrong, right = await waiting(self.api)
         outcome = Outcome(
             seed,
-            [f"{v.rule}: {v.text} (revision {v.revision})" for v in checker.violations],
-            len(facts),
+            [f"{v.rule}: {v.text} (revision {v.revision})" for v in verdict.violations],
+            len(verdict.facts),
             settled_s,
             len(right),
-            dict(checker.stats),
+            dict(verdict.checker.stats),
             dict(load.counts),
             dict(self.group.injected() - before),
+            verdict.unjudged,
         )
         outcome.problems += [f"{FITS}: {name}" for name in wrong]
         outcome.problems += [f"the loop met an error: {line}" for line in self.group.errors()]
         outcome.problems += self._complaints(kubelet)
-        if outcome.problems:
-            self._keep(outcome, facts)
+        if outcome.problems or outcome.unjudged:
+            self._keep(outcome, verdict.facts)
         return outcome
+
+    async def _fit_and_wait(self) -> bool:
+        return bool((await waiting(self.api))[0])
 
     async def _led(self) -> None:
         """Faults that meet no leader would prove little: some replica binds a Pod first."""
@@ -126,25 +131,6 @@ class Session:
             if isinstance(result, Exception):
                 raise result
         await load.repair()
-
-    async def _settle(self, recorder: Recorder, facts: list[Fact], deleted: Collection[str]) -> Checker:
-        """Wait, bounded, until nothing that fits waits and nothing is left over; the judge of all facts."""
-        began = last = time.monotonic()
-        served_s = 0.0
-        while True:
-            wrong, _ = await waiting(self.api)
-            with suppress(AssertionError):  # somebody writes without a pause: looked at again below
-                await recorder.caught_up(timeout_s=5.0)
-            facts += recorder.take_all()
-            checker = judge(facts, deleted)
-            over = any(violation.rule in _AT_THE_END for violation in checker.violations)
-            now = time.monotonic()
-            if (not wrong and not over) or served_s > SETTLE_MAX_S or now - began > HANG_S:
-                return checker
-            if await self.group.ready():
-                served_s += now - last
-            last = now
-            await asyncio.sleep(0.5)
 
     @staticmethod
     def _complaints(kubelet: PretendedKubelet) -> list[str]:

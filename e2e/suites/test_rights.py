@@ -27,11 +27,14 @@ from e2e.api import (
 )
 from e2e.controlplane import ControlPlane, build
 from e2e.controlplane.fixtures import make_api
+from e2e.device_cluster import device_cluster
 from e2e.driver import PretendedDriver, add_node
-from e2e.objects import claim_template, device_class, exactly, pod
+from e2e.objects import claim_template, device, device_class, exactly, pod
 from e2e.provisioner import PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_CLAIMS, late_class, volume, volume_claim
 from e2e.scheduler import SchedulerProcess, condition
 from e2e.spaced import allocated_spaced, spaced_claim
+from e2e.suites.test_gangs import GATES, RUNTIME, apply_overlay, gang
+from e2e.suites.test_gangs import told as group_told
 from e2e.waiting import eventually
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
 from scheduler.api.resource import (
@@ -79,9 +82,9 @@ def base_config() -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in ("apiVersion", "kind")}
 
 
-def granted() -> set[tuple[str, str]]:
-    """(resource.group, verb) of every rule that base gives to the ServiceAccount."""
-    documents = yaml.safe_load_all((MANIFESTS / "base/rbac.yaml").read_text())
+def granted(file: str = "base/rbac.yaml") -> set[tuple[str, str]]:
+    """(resource.group, verb) of every rule that a file, by default base's, gives to the ServiceAccount."""
+    documents = yaml.safe_load_all((MANIFESTS / file).read_text())
     roles = [item for item in documents if item["kind"] in ("Role", "ClusterRole") and "metrics" not in str(item)]
     return {
         (f"{resource}.{group}".rstrip("."), verb)
@@ -247,11 +250,8 @@ async def test_every_call_is_allowed_and_every_right_is_used(
     """As the ServiceAccount of base nothing is forbidden, and the audit log shows each rule in use: one less and a
     call that was made here would fail.
     """
-    policy, audit = tmp_path / "policy.yaml", tmp_path / "audit.log"
-    policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
-    plane = await asyncio.to_thread(
-        own_control_plane, apiserver_arguments=[f"--audit-policy-file={policy}", f"--audit-log-path={audit}"]
-    )
+    flags, audit = _audited(tmp_path)
+    plane = await asyncio.to_thread(own_control_plane, apiserver_arguments=flags)
     await asyncio.to_thread(apply_base, plane)
     kubeconfig = plane.kubeconfig_for(service_account=ACCOUNT)
     async with make_api(plane) as api:
@@ -268,6 +268,30 @@ async def test_every_call_is_allowed_and_every_right_is_used(
     # Asked for by the API server itself while it serves a write of the status: it never shows as a call.
     synthetic = {("resourceclaims/binding.resource.k8s.io", verb) for verb in ("patch", "update")}
     assert {call for call, _ in seen} | synthetic == granted()
+
+
+async def test_every_right_of_the_gangs_overlay_is_used_and_no_other_is_missed(
+    own_control_plane: Callable[..., ControlPlane], tmp_path: Path
+) -> None:
+    """One gang is placed and told so: nothing is forbidden, and what was called of PodGroups is what is granted."""
+    flags, audit = _audited(tmp_path)
+    plane = await asyncio.to_thread(
+        own_control_plane, feature_gates=GATES, runtime_config=RUNTIME, apiserver_arguments=flags
+    )
+    await asyncio.to_thread(apply_overlay, plane)
+    gates = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
+    kubeconfig = plane.kubeconfig_for(service_account=ACCOUNT)
+    async with make_api(plane) as api, device_cluster(api, tmp_path / "scheduler", kubeconfig, [gates]) as cluster:
+        await cluster.node("n0", device("gpu-0"), device("gpu-1"))
+        await gang(cluster, "team", 2)
+        for name in ("team0", "team1"):
+            await cluster.pod(name, exactly(CLASS), schedulingGroup={"podGroupName": "team"})
+        for name in ("team0", "team1"):
+            await cluster.bound(name)
+        await group_told(cluster, "team", "True", "Scheduled", "")
+    seen = list(calls(audit))
+    assert [call for call, status in seen if status in (401, 403)] == []
+    assert {call for call, _ in seen if call[0].startswith("podgroups")} == granted("overlays/gangs/rbac.yaml")
 
 
 async def test_without_the_binding_right_no_claim_is_written(
@@ -327,6 +351,13 @@ async def test_our_calls_have_a_flow_of_their_own(
 
     async with Api(control_plane.url, token=token, ca_file=control_plane.ca_file) as as_scheduler:
         await eventually(classified, f"the call is classified by the FlowSchema {schema}")
+
+
+def _audited(folder: Path) -> tuple[list[str], Path]:
+    """Flags of an API server that logs the calls of the ServiceAccount, and where."""
+    policy, audit = folder / "policy.yaml", folder / "audit.log"
+    policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={audit}"], audit
 
 
 def _with(config: dict[str, Any], kubeconfig: Path) -> dict[str, Any]:

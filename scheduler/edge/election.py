@@ -125,6 +125,7 @@ class Election:
             return None
         mine = self.settings.identity
         if self._lease is None:
+            self.handed_over = False
             return LeaseWrite(self._spec(micro_now, micro_now, 0))
         spec = self._lease.spec
         if spec.holderIdentity == mine:

@@ -236,6 +236,26 @@ def test_a_successor_knows_whether_the_lease_was_given_back() -> None:
     assert (third.state, third.handed_over) == ("leading", True)
 
 
+def test_a_lease_that_was_lost_to_a_faster_one_leaves_no_word_of_a_handover() -> None:
+    """B tries a Lease that was given back, C is faster, the Lease is deleted: what B creates nobody handed over."""
+    server, first, second, third = LeaseServer(), candidate("a"), candidate("b"), candidate("c")
+    turn(first, server, 0)
+    write = first.release(UTC)
+    assert write is not None
+    server.write(write)
+    second.observed(server.lease, 1)
+    tried = second.next_write(1, UTC)
+    assert tried is not None
+    assert second.handed_over
+    turn(third, server, 1)
+    assert (third.state, third.handed_over) == ("leading", True)
+    assert server.write(tried) is None, "C was faster"
+    second.failed(1)
+    server.lease = None
+    turn(second, server, 2)
+    assert (second.state, second.handed_over) == ("leading", False)
+
+
 @given(st.floats(0.0, 60.0), st.randoms(use_true_random=False))
 def test_a_standby_takes_over_within_twenty_seconds(fault_s: float, rng: random.Random) -> None:
     """Default times, a leader that dies at any moment: it is not slept past the end of the Lease."""

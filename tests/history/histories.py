@@ -40,6 +40,8 @@ class Story:
     facts: list[Fact] = field(default_factory=lambda: list(pool()))
     claims: dict[str, ClaimFact] = field(default_factory=dict)
     pods: dict[str, PodFact] = field(default_factory=dict)
+    deleted: set[str] = field(default_factory=set)
+    """Uids of the Pods that the teller has deleted."""
 
     @property
     def next(self) -> int:
@@ -62,9 +64,9 @@ class Story:
         self.facts.append(ClaimFact(self.next, old.uid, old.namespace, old.name, gone=True))
         return self
 
-    def pod(self, name: str, *claims: str, by: str = OURS, **more: object) -> Story:
-        """A version of a Pod."""
-        fact = PodFact(self.next, f"uid-{name}", "default", name, by, claims=claims, **more)  # type: ignore[arg-type]  # the caller's keywords
+    def pod(self, name: str, *claims: str, by: str = OURS, uid: str = "", **more: object) -> Story:
+        """A version of a Pod; ``uid``: of one that has the name of an earlier one."""
+        fact = PodFact(self.next, uid or f"uid-{name}", "default", name, by, claims=claims, **more)  # type: ignore[arg-type]  # the caller's keywords
         self.pods[name] = fact
         self.facts.append(fact)
         return self
@@ -77,8 +79,13 @@ class Story:
         return self
 
     def no_pod(self, name: str) -> Story:
-        """The Pod goes."""
+        """The Pod goes, and nobody knows why."""
         return self.change(name, gone=True)
+
+    def delete_pod(self, name: str) -> Story:
+        """The teller deletes the Pod."""
+        self.deleted.add(self.pods[name].uid)
+        return self.no_pod(name)
 
 
 def good_history(seed: int, steps: int) -> Story:
@@ -107,6 +114,6 @@ def good_history(seed: int, steps: int) -> Story:
                 story.no_pod(f"f{index}").no_claim(f"f{index}")
         elif bound:
             name = rng.choice(sorted(bound))
-            story.change(name, finished=True).claim(name).no_pod(name).no_claim(name)
+            story.change(name, finished=True).claim(name).delete_pod(name).no_claim(name)
             del bound[name]
     return story

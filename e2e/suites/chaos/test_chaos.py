@@ -24,6 +24,7 @@ async def test_five_random_schedules_break_no_promise(
             outcome = await runs.run(seed, SECONDS)
             print(outcome.line())
             assert outcome.problems == []
+            assert outcome.unjudged == ""
             outcomes.append(outcome)
     faults, load, stats = totals(outcomes)
     print(f"faults: {dict(faults)}")
