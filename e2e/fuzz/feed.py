@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from scheduler.edge.client import Response
-from scheduler.edge.errors import Gone
+from scheduler.edge.errors import Gone, NotFound, StatusDetails
 
 
 class FeedClient:
-    """Stands for an ApiClient. ``objects``: collection path → key → raw JSON of one object.
+    """Stands for an ApiClient. ``objects``: collection path → key → raw JSON of one object; ``places``: path of one
+    object → its collection and key.
 
     ``show`` sends one watch event; ``relist`` makes the watcher list again. ``idle`` is true once everything sent has
     been taken in and every watcher waits for more.
@@ -19,6 +20,7 @@ class FeedClient:
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, bytes]] = {}
+        self.places: dict[str, tuple[str, str]] = {}
         self.revision = 1
         self.pages: dict[str, bytes] = {}
         self._streams: dict[str, asyncio.Queue[bytes | None]] = {}
@@ -48,6 +50,16 @@ class FeedClient:
         items = b",".join(self.objects.get(path, {}).values())
         meta = b'{"resourceVersion":"' + str(self.revision).encode() + b'"}'
         return Response(200, b'{"metadata":' + meta + b',"items":[' + items + b"]}")
+
+    async def request(self, method: str, path: str, *_: object, **__: object) -> Response:
+        """One object as it is now. Raises NotFound, in the API server's words; ``{}`` for every write."""
+        if method != "GET":
+            return Response(200, b"{}")
+        collection, key = self.places.get(path, ("", ""))
+        raw = self.objects.get(collection, {}).get(key)
+        if raw is None:
+            raise NotFound(404, "NotFound", f"{path} not found", StatusDetails(name=path.rpartition("/")[2]))
+        return Response(200, raw)
 
     @asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], **_: object) -> AsyncIterator[AsyncIterator[bytes]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import resource
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from e2e.fuzz.memory import MemoryBound, measurable, peak_mb
 from e2e.fuzz.mutate import Mutator
 from e2e.fuzz.samples import Object, cluster, older_kinds
 from e2e.fuzz.world import ALL_GATES, World
@@ -23,13 +23,19 @@ VARIANTS = ("default", "gates", "older")
 
 @dataclass
 class Outcome:
-    """What the mutants of one kind did. ``slowest_s``: CPU of ``slowest``, the slowest one."""
+    """What the mutants of one kind did. ``slowest_s``: CPU of ``slowest``, the slowest one.
+
+    ``spent_s``: CPU of all. ``grown_mb``: what they left behind; ``memory``: a sentence for each bound of it broken.
+    """
 
     kind: str
     runs: int = 0
     undecodable: int = 0
     slowest_s: float = 0.0
     slowest: int = -1
+    spent_s: float = 0.0
+    grown_mb: float = 0.0
+    memory: list[str] = field(default_factory=list)
     faults: list[tuple[int, str, str]] = field(default_factory=list)
 
 
@@ -52,6 +58,7 @@ async def run_kind(
     world = world_of(variant)
     mutator = Mutator(world.served(bodies[0][0]), seed)
     async with world:
+        bound = MemoryBound(outcome.kind)
         for number in range(runs):
             kind, body = bodies[number % len(bodies)]
             mutant = mutator.mutate(world.shaped(kind, body))
@@ -62,6 +69,7 @@ async def run_kind(
             began_s = time.process_time()
             faults = await world.meet(kind, body, mutant, verify=number % verify_every == 0 or only is not None)
             spent_s = time.process_time() - began_s
+            outcome.spent_s += spent_s
             if spent_s > outcome.slowest_s:
                 outcome.slowest_s, outcome.slowest = spent_s, number
             outcome.runs += 1
@@ -70,6 +78,7 @@ async def run_kind(
                 outcome.faults += [(number, mutant.how, fault) for fault in faults]
                 if any("died" in fault or "HangError" in fault for fault in faults):
                     break
+        outcome.memory, outcome.grown_mb = bound.faults(outcome.runs), bound.grown_mb
     return outcome
 
 
@@ -83,9 +92,22 @@ def kinds_of(variant: str) -> list[str]:
     return list(names)
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def tell(outcome: Outcome) -> int:
+    """Print one line, and the faults; how many there are."""
+    pace = outcome.runs / outcome.spent_s if outcome.spent_s else 0.0
+    slowest = f"slowest {outcome.slowest_s:6.2f} s of CPU (mutant {outcome.slowest})"
+    memory = f"left {outcome.grown_mb:4.0f} MB  peak {peak_mb():5.0f} MB"
+    faults = len(outcome.faults) + len(outcome.memory)
+    print(
+        f"{outcome.kind:32} {outcome.runs:6} mutants {outcome.undecodable:6} undecodable  {pace:5.0f} per s of CPU  "
+        f"{slowest}  {memory}  {faults} faults",
+        flush=True,
+    )
+    for number, how, fault in outcome.faults[:SHOWN_MAX]:
+        print(f"    mutant {number} ({how}): {fault[:600]}")
+    for sentence in outcome.memory:
+        print(f"    {sentence}")
+    return faults
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verify-every", type=int, default=VERIFY_EVERY, help="recompute the state after every nth")
     chosen = parser.parse_args(arguments)
     failed = 0
+    if not measurable():
+        print("memory left behind is not measured on this system: a leak is not found")
     for variant in chosen.variants:
         for name in kinds_of(variant):
             if chosen.kinds and name not in chosen.kinds:
@@ -106,15 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             outcome = asyncio.run(
                 run_kind(name, chosen.runs, chosen.seed, variant, only=chosen.only, verify_every=chosen.verify_every)
             )
-            slowest = f"slowest {outcome.slowest_s:6.2f} s of CPU (mutant {outcome.slowest})"
-            print(
-                f"{outcome.kind:32} {outcome.runs:6} mutants {outcome.undecodable:6} undecodable  {slowest}  "
-                f"peak {peak_mb():5.0f} MB  {len(outcome.faults)} faults",
-                flush=True,
-            )
-            for number, how, fault in outcome.faults[:SHOWN_MAX]:
-                print(f"    mutant {number} ({how}): {fault[:600]}")
-            failed += len(outcome.faults)
+            failed += tell(outcome)
     return 1 if failed else 0
 
 

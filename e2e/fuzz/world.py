@@ -1,10 +1,12 @@
-"""A whole Service on a FeedClient, driven turn by turn: what one mutant does to watch, state and every decision."""
+"""A whole Service on a FeedClient, driven turn by turn: what one mutant does to watch, state and every decision.
+
+A guard stands beside it, on the same watches.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +14,9 @@ from typing import Any
 
 import msgspec
 
+from e2e.fuzz.faults import names_an_error, where
 from e2e.fuzz.feed import FeedClient
+from e2e.fuzz.guard import GuardBeside
 from e2e.fuzz.mutate import Mutant, encode
 from e2e.fuzz.samples import Object, cluster, older_shape
 from scheduler.api.changes import Change
@@ -42,13 +46,6 @@ CPU_BUDGET_S = 30.0
 """CPU of this process for one mutant and all decisions about it; a hang, not a measurement."""
 TURNS_MAX = 60
 SPINS_MAX = 20_000
-_FOREIGN = re.compile(
-    r"\b(?:Type|Key|Index|Attribute|Value|Overflow|Recursion|ZeroDivision|Assertion|Unicode\w*|Memory|Internal|Name"
-    r"|FloatingPoint|Validation|Decode|NotImplemented|StopIteration)Error\b"
-)
-"""A Python error's name in a text for people: something was not foreseen."""
-
-
 _RAW = msgspec.json.Decoder(msgspec.Raw)
 
 
@@ -89,22 +86,13 @@ class Ears:
             self.undecodable.append((fields["kind"], fields["object"]))
         else:
             error = fields.pop("exc_info", None)
-            self.errors.append(f"{event}: {fields}{_where(error)}")
+            self.errors.append(f"{event}: {fields}{where(error)}")
 
     def __getattr__(self, name: str) -> Any:
         """Every number a Meter takes."""
         if name.startswith("_"):
             raise AttributeError(name)
         return lambda *arguments: None
-
-
-def _where(error: BaseException | None) -> str:
-    """The last frames of an error."""
-    frames, tb = [], error.__traceback__ if error is not None else None
-    while tb is not None:
-        frames.append(f"{tb.tb_frame.f_code.co_filename.rpartition('/')[2]}:{tb.tb_lineno}")
-        tb = tb.tb_next
-    return " at " + " > ".join(frames[-5:]) if frames else ""
 
 
 class World:
@@ -122,11 +110,15 @@ class World:
         self._revisions = itertools.count(10)
         self._changes = 0
         self._known: dict[str, Kind] = {}
+        self.guard = GuardBeside(self.client, self._kinds, self._gates)
 
     async def __aenter__(self) -> World:
         for kind, body in cluster():
             served = self.served(kind)
             self.client.objects.setdefault(served.path(), {})[_key(body)] = self.encoded(kind, body)
+            meta = body["metadata"]
+            place = served.path(meta.get("namespace", ""), meta["name"])
+            self.client.places[place] = served.path(), _key(body)
         instance = "fuzz"
         self.service = Service(
             load_config(""),
@@ -146,6 +138,7 @@ class World:
         def counting(batch: list[Change], revision: int) -> None:
             self._changes += len(batch)
             deliver(batch, revision)
+            self.guard.deliver(batch, revision)
 
         def listening(queued: QueuedPod, report: FailureReport, started: float) -> None:
             self.messages.append(f"{queued.key}: {report.message}")
@@ -213,7 +206,7 @@ class World:
         for task in self.service._tasks:
             if task.done() and not task.cancelled():
                 error = task.exception()
-                raise RuntimeError(f"a task of the service died: {error!r}{_where(error)}") from error
+                raise RuntimeError(f"a task of the service died: {error!r}{where(error)}") from error
 
     async def meet(self, kind: Kind, body: Object, mutant: Mutant, *, verify: bool = True) -> list[str]:
         """What is wrong after ``mutant`` took the place of ``body``: by watch, in a new LIST, in every decision.
@@ -224,23 +217,29 @@ class World:
         self.messages.clear()
         self.ears.errors.clear()
         self.ears.undecodable.clear()
+        self.guard.faults.clear()
+        self.guard.texts.clear()
         path = self.served(kind).path()
         found: list[str] = []
         try:
             with cpu_budget(CPU_BUDGET_S):
                 await self._shown(path, body, mutant)
+                if self.guard.watches(kind):
+                    found += await self.guard.meet(self.served(kind), mutant.raw)
                 if self._changes:
                     await self.decide()
                 if verify:
                     self.service.loop.check()
+                    self.guard.book.verify()
                 found += self._named_once(kind, mutant)
                 self.client.objects[path][_key(body)] = self.encoded(kind, body)
                 self.client.relist(path)
                 await self._settle()
+                self.guard.restore({name: one.store for name, one in self.service.reflectors.items()})
         except (HangError, Exception) as error:  # whatever comes out is what is looked for
-            found.append(f"{type(error).__name__}: {error}{_where(error)}")
-        found += self.ears.errors
-        found += [message for message in self.messages if _FOREIGN.search(message)]
+            found.append(f"{type(error).__name__}: {error}{where(error)}")
+        found += self.ears.errors + self.guard.faults
+        found += [message for message in self.messages if names_an_error(message)]
         return found
 
     async def _shown(self, path: str, body: Object, mutant: Mutant) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from scheduler.api import meta
 from scheduler.api.resource import AllocationResult, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.dra.devices import PoolKey
 from scheduler.dra.features import Features
@@ -46,8 +47,7 @@ class Reservation:
 
 def revision_of(claim: ResourceClaim) -> int:
     """The claim's resourceVersion, 0 when it has none that can be compared."""
-    text = claim.metadata.resourceVersion
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return meta.revision_of(claim.metadata.resourceVersion) or 0
 
 
 class Admissions:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from scheduler.api.resource import AllocationResult, ResourceClaim
 from scheduler.dra.devices import DeviceKey
@@ -82,6 +83,20 @@ def test_what_is_gone_does_not_come_back() -> None:
     admissions.remove("one")
     assert not admissions.take(claim("one", result("a"), revision=2))
     assert why(admissions, claim("two"), result("a")) == []
+
+
+def test_a_revision_that_no_server_gives_out_is_older_than_any_other() -> None:
+    """Neither taking such a claim in nor holding something for it ends a task; what is known stays known."""
+    endless = replace(claim("one").metadata, resourceVersion="9" * 5000)
+    admissions = book(published("a"))
+    odd = replace(claim("one", result("a")), metadata=endless)
+    assert admissions.take(odd)
+    assert len(why(admissions, claim("two"), result("a"))) == 1
+    assert admissions.reserve(odd, allocation(result("a")), 0.0) is not None
+    assert admissions.take(claim("one", revision=7))
+    assert not admissions.take(odd)
+    assert why(admissions, claim("two"), result("a")) == []
+    admissions.verify()
 
 
 # The model.

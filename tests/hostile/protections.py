@@ -7,25 +7,41 @@ could not fail is noticed.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from e2e.fuzz.mutate import Mutant
 from e2e.fuzz.samples import cluster
-from e2e.fuzz.world import World
+from e2e.fuzz.world import HangError, World, cpu_budget
 from scheduler.api import kinds, quantity, selectors
 from scheduler.api.kinds import RESOURCE_CLAIM, decode
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.selectors import Requirement, requirement_matches
-from scheduler.cel import CelDevice, CompileError, EvaluationError, build, calls, formatting, grammar, lib_lists, loops
+from scheduler.cel import (
+    CelDevice,
+    CompileError,
+    EvaluationError,
+    build,
+    calls,
+    formatting,
+    grammar,
+    lib_lists,
+    lib_regex,
+    loops,
+    validate,
+)
+from scheduler.cel import pattern as cel_pattern
 from scheduler.cel import selector as cel_selector
 from scheduler.cel import work as cel_work
 from scheduler.cel.selector import Selector
 from scheduler.config import document, load_config
+from scheduler.dra import admissions
 from scheduler.dra import selectors as device_selectors
 from scheduler.edge import lines, reflector, watch_events
 from scheduler.errors import ConfigError
@@ -36,6 +52,8 @@ from scheduler.state.nodes import NodeTable
 NO_LIMIT = 1 << 62
 KEPT = 20
 DEVICE = CelDevice("gpu.example.com", {"model": ("string", "m" * 100)}, {})
+PATTERN_BUDGET_S = 1.0
+"""CPU for one pattern that RE2 has done with in microseconds."""
 DEEP = b"[" * 3000 + b"]" * 3000
 
 
@@ -105,10 +123,16 @@ def _wrong_type(raw: bytes) -> bytes:
     return raw.replace(b'"devices":{', b'"devices":{"requests":7,"x":{', 1).replace(b'"config"', b'"y":1},"config"', 1)
 
 
-def _strange_revision(raw: bytes) -> bytes:
-    return msgspec.json.encode(
-        {**(body := msgspec.json.decode(raw)), "metadata": {**body["metadata"], "resourceVersion": "²"}}
-    )
+def _with_revision(revision: str) -> Callable[[bytes], bytes]:
+    def change(raw: bytes) -> bytes:
+        body = msgspec.json.decode(raw)
+        return msgspec.json.encode({**body, "metadata": {**body["metadata"], "resourceVersion": revision}})
+
+    return change
+
+
+def _every_digit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admissions, "revision_of", lambda claim: int(claim.metadata.resourceVersion))
 
 
 def _told_each_time(patch: pytest.MonkeyPatch) -> None:
@@ -150,6 +174,25 @@ def _duplicate_keys() -> None:
         load_config("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nkind: Other\n")
 
 
+def _catastrophic_pattern() -> None:
+    """Backtracking tries each of 2^27 ways to cut the text up, and would not be done within the budget."""
+    expression = f"'{'a' * 28}'.matches('(a+)+b')"
+    try:
+        with cpu_budget(PATTERN_BUDGET_S):
+            assert Selector(expression).evaluate(DEVICE) is False
+    except HangError as error:
+        raise AssertionError(f"{expression}: {error}") from None
+
+
+def _backtracking(patch: pytest.MonkeyPatch) -> None:
+    """Python's own engine for RE2. Nothing is kept of it: the function is put there without its cache."""
+    own = SimpleNamespace(Options=SimpleNamespace, error=re.error, compile=lambda text, options: re.compile(text))
+    compiled = cel_pattern.compile_pattern.__wrapped__
+    patch.setattr(cel_pattern, "re2", own)
+    for module in (cel_pattern, calls, lib_regex, validate):
+        patch.setattr(module, "compile_pattern", compiled)
+
+
 def _kept_expressions() -> None:
     cache = device_selectors.SelectorCache(KEPT)
     for number in range(KEPT + 10):
@@ -182,9 +225,10 @@ PROTECTIONS = (
     Protection("an undecodable object is named once", _met(_wrong_type), _told_each_time),
     Protection(
         "a resourceVersion that is no number",
-        _met(_strange_revision),
+        _met(_with_revision("²")),
         lambda patch: patch.setattr(reflector, "revision_of", int),
     ),
+    Protection("the guard: digits of a resourceVersion", _met(_with_revision("9" * 5000)), _every_digit),
     Protection("length of quantities", _long_quantity, _without(quantity, "_MAX_TEXT")),
     Protection("exponents of quantities", _far_exponents, _without(quantity, "_MAX_EXPANDED_POWER")),
     Protection("length of numbers in selectors", _long_number, _without(selectors, "_INT64_DIGITS")),
@@ -219,6 +263,7 @@ PROTECTIONS = (
         _stopped("'%.200000f'.format([1.0]).size() > 0", "cost", "cost"),
         _without(formatting, "_MAX_PRECISION"),
     ),
+    Protection("CEL: time of a regular expression", _catastrophic_pattern, _backtracking),
     Protection(
         "CEL: expressions kept",
         _kept_expressions,

@@ -19,13 +19,17 @@ RUNS = 12
 
 @pytest.mark.parametrize("variant", VARIANTS)
 async def test_mutants_of_every_kind_break_nothing(variant: str) -> None:
-    """Neither a watch nor a decision nor what is kept; an object that cannot be decoded is named once, by its name."""
+    """Neither a watch nor a decision nor a review of the guard nor what is kept; nor is memory left behind.
+
+    An object that cannot be decoded is named once, by its name.
+    """
     found = []
     for name in kinds_of(variant):
         runs = RUNS if name not in ("Pod", "ResourceClaim") else 3 * RUNS
         outcome = await run_kind(name, runs, 7, variant)
         assert outcome.runs == runs
         found += [f"{outcome.kind}, mutant {number} ({how}): {fault}" for number, how, fault in outcome.faults]
+        found += outcome.memory
     assert not found
 
 
