@@ -165,7 +165,14 @@ def _token_of(remote: Remote, cluster: Access | None) -> str:
     header = cluster.authorization()
     if header.startswith("Bearer "):
         return header
-    text = "this kubeconfig has no bearer token (a client certificate proves who you are to the API server only); "
+    if not header and cluster.tls is None:
+        text = (
+            "it has no credentials, as the demo's has none. The demo's scheduler asks for none: give --server with the "
+        )
+        raise UserError(
+            "kubeconfig", "", text + "address of the dashboard that the demo printed (http://127.0.0.1:PORT)"
+        )
+    text = "it has no bearer token (a client certificate proves who you are to the API server only); "
     raise UserError("kubeconfig", "", text + "give --token-file, for example from kubectl create token NAME")
 
 

@@ -18,6 +18,7 @@ from scheduler.dra.features import Features
 from scheduler.edge.journal import Header, JournalError, read_segment, segment_files
 from scheduler.edge.times import rfc3339
 from scheduler.errors import SchedulerError, UserError
+from scheduler.explain.text import counted
 from scheduler.state.cluster import ClusterState
 
 
@@ -80,7 +81,7 @@ def _refusal(windows: Sequence[Window]) -> str:
     count = sum(window.decisions for window in windows)
     start, end = _time(windows[0].started), _time(max(window.until for window in windows))
     problems = [f"{Path(window.file).name}: {window.problem}" for window in windows if window.problem]
-    text = f"is outside the recording, which holds {count} decisions from {start} to {end}"
+    text = f"is outside the recording, which holds {counted(count, 'decision')} from {start} to {end}"
     return f"{text}; {'; '.join(problems)}" if problems else text
 
 

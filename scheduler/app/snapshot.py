@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.core import Pod
-from scheduler.api.kinds import Kind
+from scheduler.api.kinds import POD, Kind
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.versions import ResourceKinds
@@ -32,8 +32,11 @@ from scheduler.errors import ClusterError, UserError
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 from scheduler.whatif.build import build_state
-from scheduler.whatif.objects import NEEDED, TEMPLATE, Objects, Problem, known_kinds, read_objects
+from scheduler.whatif.objects import JUDGED_BY, NEEDED, TEMPLATE, Objects, Problem, known_kinds, read_objects
 from scheduler.whatif.templates import make_claims
+
+_TOLD_MAX = 5
+"""Names and problems that an error tells at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +61,25 @@ class Snapshot:
             pod: Pod = entry[1]
             return pod
         elsewhere = sorted(key for kind, key in self.objects.decoded if kind == "Pod" and key.endswith(f"/{name}"))
-        hint = f"; there is {', '.join(elsewhere[:5])}" if elsewhere else ""
-        raise UserError(f"pod {namespace}/{name}", "", f"not found{hint}")
+        told = [f"there is {', '.join(elsewhere[:_TOLD_MAX])}"] if elsewhere else []
+        if POD.name not in self.objects.found:
+            told.append(f"no Pod in the input: {JUDGED_BY[POD.name]}")
+        raise UserError(f"pod {namespace}/{name}", "", "; ".join(["not found", *told, *left_out(self.objects)]))
 
 
 def from_files(
     paths: Sequence[str], config: SchedulerConfig, gates: Mapping[str, bool], now: float | None = None
 ) -> Snapshot:
-    """A snapshot from dump files. Raises OSError, UserError (no YAML), ConfigError."""
+    """A snapshot from dump files. Raises OSError, UserError (no YAML, no object), ConfigError."""
     return from_items(read_dumps(paths), config, gates, time.time() if now is None else now)
 
 
 def from_items(
     items: Iterable[Any], config: SchedulerConfig, gates: Mapping[str, bool], now: float, live: bool = False
 ) -> Snapshot:
-    """A snapshot from decoded documents. Not live: claims that no controller has made yet are made from templates."""
+    """A snapshot from decoded documents. Not live: claims that no controller has made yet are made from templates, and
+    documents without any object raise UserError.
+    """
     features = Features.from_gates(gates)
     objects = objects_of(items, features, live)
     state = build_state(objects, features)
@@ -81,11 +88,20 @@ def from_items(
 
 
 def objects_of(items: Iterable[Any], features: Features, live: bool) -> Objects:
-    """The decoded documents alone."""
+    """The decoded documents alone. Raises UserError as ``from_items``."""
     objects = read_objects(items, readable_kinds(features))
     if not live:
+        if objects.empty:
+            raise UserError("input", "", "; ".join(["there is no Kubernetes object in it", *left_out(objects)]))
         make_claims(objects)
     return objects
+
+
+def left_out(objects: Objects) -> list[str]:
+    """What of the input could not be read, for the end of an error."""
+    told = [problem.words() for problem in objects.problems[:_TOLD_MAX]]
+    more = len(objects.problems) - len(told)
+    return [*told, f"and {more} more that cannot be read"] if more else told
 
 
 def readable_kinds(features: Features) -> dict[tuple[str, str], Kind]:
@@ -125,6 +141,7 @@ async def list_items(
     template = msgspec.structs.replace(kinds.claim, name=TEMPLATE, plural="resourceclaimtemplates", wire=None)
     items: list[Any] = []
     problems: list[Problem] = []
+    absent: list[Any] = []
     for kind in (*_all_kinds(kinds, features), template, *more):
         try:
             found, _ = await Lister(client, kind, {}).list_raw()
@@ -132,6 +149,8 @@ async def list_items(
             # A kind that this server does not serve has no objects.
             if kind.name in NEEDED:
                 problems.append(Problem(kind.name, "", f"is not served: {error}"))
+            else:
+                absent.append({"kind": f"{kind.name}List", "apiVersion": kind.api_version, "items": []})
             continue
         except ApiError as error:
             problems.append(Problem(kind.name, "", f"cannot be listed: {error}"))
@@ -140,7 +159,7 @@ async def list_items(
         items.append({"kind": f"{kind.name}List", "apiVersion": kind.api_version, "items": decoded})
     if not items:
         raise ClusterError(problems[0].words() if problems else "nothing can be listed")
-    return items, problems
+    return [*items, *absent], problems
 
 
 def _all_kinds(kinds: ResourceKinds, features: Features) -> tuple[Kind, ...]:

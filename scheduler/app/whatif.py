@@ -46,7 +46,7 @@ _TELL_EVERY = 20
 class Question:
     """``edits`` are carried out in order, then everything is scheduled. ``now``: Unix seconds.
 
-    ``load_config`` reads a configuration file, ``read`` a manifest's documents.
+    ``load_config`` reads a configuration file, ``read`` a manifest's documents. ``caveats`` are told with the answer's.
     """
 
     objects: Objects
@@ -57,6 +57,7 @@ class Question:
     until_stable: bool
     load_config: Callable[[str], SchedulerConfig]
     read: Callable[[str], Iterable[Any]] = lambda path: read_dumps([path])
+    caveats: Sequence[str] = ()
 
 
 def objects_from_files(paths: Sequence[str], features: Features) -> Objects:
@@ -124,7 +125,7 @@ class _Run:
 def _present(question: Question) -> dict[str, Outcome]:
     """Without edits the answer is compared with what is the case now."""
     store = Store(question.objects, question.now)
-    return present(store.pods(), lambda pod: devices_of(store, pod))
+    return present(store.pods(), lambda pod: devices_of(store, pod), _served(question.config))
 
 
 def _schedule(question: Question, store: Store, config: SchedulerConfig, what: str, progress: Progress) -> _Run:
@@ -199,7 +200,7 @@ def _served(config: SchedulerConfig) -> list[str]:
 
 
 def _caveats(question: Question, store: Store) -> list[str]:
-    found = missing_for(store, question.objects.found)
+    found = [*question.caveats, *missing_for(store, question.objects.found)]
     found += [f"left out: {problem.words()}" for problem in question.objects.problems]
     if question.config.extenders:
         found.append("extenders are not asked: what they would refuse or prefer is not known")

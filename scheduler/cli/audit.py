@@ -18,7 +18,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from scheduler.cli.options import Arguments, UsageError
-from scheduler.cli.sources import add_server_flags, painter, server_of, write_data
+from scheduler.cli.sources import add_server_flags, painter, say, server_of, write_data
 from scheduler.config.durations import NANOSECONDS_PER_SECOND, DurationError, parse_duration
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _show(told: Story, output: str) -> int:
         write_data(told, output)
         return 0
     for line in story_lines(told, _text, painter()):
-        print(line)
+        say(line)
     return 0
 
 

@@ -1,6 +1,6 @@
 """``dra-scheduler dashboard``: the dashboard of a scheduler that runs, on this machine, with your own rights.
 
-Exit codes: 0 after Ctrl-C, 1 the command failed.
+Exit codes: 0 Ctrl-C or SIGTERM ended it, 1 the command failed, 130 Ctrl-C before there was an address.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def execute(arguments: Arguments) -> int:
 
     async def serve() -> None:
         ended = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, ended.set)
         async with local_dashboard(remote, arguments.port) as url:
+            # Not before: until it is served, a signal is to interrupt whatever takes so long.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, ended.set)
             print(f"Open {url}\nThe address lets whoever knows it see what you may see. Ctrl-C ends it.", flush=True)
             await ended.wait()
 

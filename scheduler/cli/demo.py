@@ -1,12 +1,15 @@
 """``dra-scheduler demo``: a small made-up GPU cluster, its Pods, and why one of them waits. Needs no cluster.
 
-Exit codes: 0 shown, or after Ctrl-C; 1 the command failed.
+Exit codes: 0 everything was shown and, with --keep or --dashboard, Ctrl-C or SIGTERM ended it; 1 the command failed;
+130 Ctrl-C before that, 143 SIGTERM.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -25,6 +28,7 @@ NAMESPACE = "demo"
 NEVER_FITS, WAITS = "too-big", "npu-next"
 STEP_S = 0.4
 PATIENCE_S = 40.0
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: Arguments) -> int:
-    """0 when every Pod ended as the story says, 1 when one did not in time, 143 after SIGTERM (nothing is left)."""
+    """0 when every Pod ended as the story says, 1 when one did not in time; a signal before the end of the story gives
+    128 and its number. Nothing is left.
+    """
     # Imported here: only this command needs the embedded server.
     from scheduler.edge.logging import configure_logging
 
@@ -74,12 +80,15 @@ async def _demo(objects: list[dict[str, Any]], arguments: Arguments, caught: lis
         running.cancel()
 
     # Both by hand: a process started in the background inherits SIGINT as ignored, and Ctrl-C would do nothing.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, end, number)
     pods = [item for item in objects if item["kind"] == "Pod"]
     others = [item for item in objects if item["kind"] != "Pod"]
     count = {kind: sum(item["kind"] == kind for item in objects) for kind in ("Node", "ResourceSlice", "Pod")}
-    print(f"A cluster of {count['Node']} nodes and {count['ResourceSlice']} ResourceSlices, {count['Pod']} Pods.\n")
+    print(
+        f"A cluster of {count['Node']} nodes and {count['ResourceSlice']} ResourceSlices, {count['Pod']} Pods.\n",
+        flush=True,
+    )
     with tempfile.TemporaryDirectory(prefix="dra-scheduler-demo-") as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         async with demo_world(others, kubeconfig, arguments.port) as world:
@@ -131,7 +140,7 @@ def _table(rows: Sequence[Row]) -> str:
 
 
 async def _explain(world: DemoWorld) -> None:
-    from scheduler.cli.sources import painter
+    from scheduler.cli.sources import painter, say
     from scheduler.explain.text import explanation_lines
 
     for row in await world.rows(NAMESPACE):
@@ -139,13 +148,35 @@ async def _explain(world: DemoWorld) -> None:
             continue
         print(f"$ dra-scheduler explain pod/{row.pod} -n {NAMESPACE}")
         for line in explanation_lines(await world.why(NAMESPACE, row.pod), time.time(), painter()):
-            print(line)
+            say(line)
     print(f"\n{WAITS} had to wait for the device of another Pod and was placed by itself when that one finished.")
 
 
 async def _keep(kubeconfig: Path, dashboard: str) -> None:
+    """Go on until a signal: from here on it is the way to end, not an interruption."""
+    ended = asyncio.Event()
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     print(f"\nIt goes on running. In a browser: {dashboard}")
     print(f"In another terminal:\n  export KUBECONFIG={kubeconfig}")
     print(f"  kubectl -n {NAMESPACE} get pods,resourceclaims")
-    print(f"  dra-scheduler explain pod/{NEVER_FITS} -n {NAMESPACE}\nCtrl-C ends it.", flush=True)
-    await asyncio.Event().wait()
+    print(f"  {own_command(sys.argv[0])} explain pod/{NEVER_FITS} -n {NAMESPACE}\nCtrl-C ends it.", flush=True)
+    await ended.wait()
+
+
+def own_command(started: str) -> str:
+    """How to call us from another terminal and folder; ``started``: the first word of our command line.
+
+    The plain name where the PATH leads to the same file, else where that is.
+    """
+    path = Path(started)
+    if path.name == "kubectl-dra" and _is_found(path):
+        return "kubectl dra"
+    if path.name in ("dra-scheduler", "kubectl-dra"):
+        return path.name if _is_found(path) else shlex.quote(str(path.absolute()))
+    return f"{shlex.quote(sys.executable)} -m scheduler.cli.main"
+
+
+def _is_found(path: Path) -> bool:
+    found = shutil.which(path.name)
+    return found is not None and path.exists() and Path(found).samefile(path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scheduler.cli.options import Arguments, UsageError, add_flag, parse_seconds
-from scheduler.cli.sources import add_source_flags, painter, write_data
+from scheduler.cli.sources import add_source_flags, painter, say, write_data
 
 if TYPE_CHECKING:
     from scheduler.app.doctor import Round
@@ -50,7 +50,7 @@ def execute(arguments: Arguments) -> int:
         write_data(found, arguments.output)
     else:
         for line in _lines(found, painter()):
-            print(line)
+            say(line)
     return 2 if found.left else 0
 
 

@@ -1,7 +1,7 @@
 """``dra-scheduler inventory``: which devices there are, used, free, tainted, and what is wrong with claims and pools.
 
 Exit codes: 0 all is well, 2 something needs attention (leaked claims, lost devices, claims on tainted devices, unusable
-pools), 1 the command failed.
+pools), 1 the command failed, or the input has neither slices nor claims.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from scheduler.cli.sources import (
     load_snapshot,
     painter,
     remote_of,
+    require_any,
+    say,
     write_data,
 )
 
@@ -49,7 +51,7 @@ def _execute(arguments: Arguments) -> int:
         write_data(found, arguments.output)
     else:
         for line in inventory_lines(found, arguments.by, painter()):
-            print(line)
+            say(line)
     return 2 if found.troubled else 0
 
 
@@ -63,6 +65,7 @@ def _answer(arguments: Arguments) -> Inventory:
 
         return ask(remote, "/inventory", Inventory, {"by": arguments.by}).answer
     snapshot = load_snapshot(arguments)
+    require_any(snapshot, ("ResourceSlice", "ResourceClaim"))
     pods_known = "Pod" in snapshot.objects.found
     found = take_inventory(snapshot.state, arguments.by, snapshot.now, pods_known=pods_known)
     found.caveats.extend(caveats_of(snapshot))

@@ -61,7 +61,11 @@ def _run(program: str, argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (SchedulerError, UsageError, OSError) as error:
-        print(f"{program} {command}: {error}", file=sys.stderr)
+        from scheduler.cli.sources import printable
+
+        # Errors quote names out of files and clusters; a message of several lines keeps them.
+        lines = [printable(line) for line in str(error).split("\n")]
+        print(f"{program} {command}: " + "\n".join(lines), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -59,16 +59,21 @@ def _progress(text: str) -> None:
 
 
 def _print(found: Replay, single: bool, style: Any) -> None:
+    from scheduler.cli.sources import say
+    from scheduler.explain.text import counted
+
     for window in found.windows:
         if window.problem:
             print(f"{window.file}: {window.problem}")
     shown = found.results if single else [result for result in found.results if not result.equal]
     for result in shown:
         for line in _lines(result, style):
-            print(line)
+            say(line)
     equal = sum(result.equal for result in found.results)
     refused = sum(bool(result.refused) for result in found.results)
-    print(f"{len(found.results)} decisions: {equal} equal, {len(found.different)} different, {refused} refused")
+    print(
+        f"{counted(len(found.results), 'decision')}: {equal} equal, {len(found.different)} different, {refused} refused"
+    )
 
 
 def _lines(result: Replayed, style: Any) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,17 @@ import msgspec
 from scheduler.cli.options import Arguments, UsageError, add_flag
 
 if TYPE_CHECKING:
+    from scheduler.api.core import Pod
     from scheduler.app.remote import Remote
     from scheduler.app.snapshot import Snapshot
     from scheduler.config import SchedulerConfig
 
 FORMATS = ("text", "json", "yaml")
 _STYLES = {"title": "1", "good": "32", "bad": "31", "hint": "36", "faint": "2"}
+_MARK = f"\0{os.urandom(8).hex()}:"
+"""What ``painter`` puts before a colour; new for each process, so that no object of a cluster can know it."""
+_UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_JOINERS = "\u200c\u200d"
 
 
 def add_source_flags(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +87,15 @@ def server_of(arguments: Arguments) -> Remote | None:
     )
 
 
+def namespace_of(arguments: Arguments) -> str:
+    """``-n``, else ``default`` for files, else the namespace of the kubeconfig's current context."""
+    if arguments.namespace or arguments.files:
+        return str(arguments.namespace or "default")
+    from scheduler.edge.contexts import current_namespace
+
+    return current_namespace(arguments.kubeconfig)
+
+
 def load_snapshot(arguments: Arguments, documents: Sequence[Any] | None = None) -> Snapshot:
     """The snapshot that the flags mean. Problems of single objects are in it, not raised.
 
@@ -108,6 +123,21 @@ def with_documents(snapshot: Snapshot, arguments: Arguments, documents: Sequence
     return applied
 
 
+def require_any(snapshot: Snapshot, kinds: Sequence[str]) -> None:
+    """Raises UserError when the input has no object of any of ``kinds`` and does not say that there are none.
+
+    An empty file, or an error message that was saved in place of a dump, must not look like a sound cluster.
+    """
+    from scheduler.errors import UserError
+
+    objects = snapshot.objects
+    broken = {problem.subject.partition(" ")[0] for problem in objects.problems}
+    usable = {kind for kind, _ in objects.raw} | {kind for kind in objects.found if kind not in broken}
+    if usable.isdisjoint(kinds):
+        left_out = [f"; left out: {problem.words()}" for problem in objects.problems[:3]]
+        raise UserError("nothing to judge", "", f"no {', no '.join(kinds)} in the input{''.join(left_out)}")
+
+
 def extenders_of(arguments: Arguments) -> list[str]:
     """URLs of the configuration's extenders, which nobody asks from here."""
     config, _ = _settings(arguments)
@@ -122,13 +152,21 @@ def _settings(arguments: Arguments) -> tuple[SchedulerConfig, dict[str, bool]]:
     return load_config(text), parse_feature_gates(arguments.feature_gates)
 
 
-def caveats_of(snapshot: Snapshot) -> list[str]:
-    """What the answer cannot know: kinds that are missing, objects that could not be read."""
-    from scheduler.whatif.objects import JUDGED_BY
+def caveats_of(snapshot: Snapshot, *, about: Pod | None = None) -> list[str]:
+    """What the answer cannot know: kinds that are missing, objects that could not be read.
 
-    missing = [f"no {kind} in the input: {JUDGED_BY[kind]}" for kind in snapshot.objects.missing()]
-    bad = [f"left out: {problem.words()}" for problem in snapshot.objects.problems]
-    return missing + bad
+    ``about``: the Pod that was judged; without it the answer is about all devices.
+    """
+    from scheduler.whatif.missing import missing_for, missing_for_devices
+    from scheduler.whatif.store import Store
+
+    found, rules = snapshot.objects.found, snapshot.state.features.device_taint_rules
+    store = Store(snapshot.objects, snapshot.now)
+    if about is None:
+        missing = missing_for_devices(store, found, rules)
+    else:
+        missing = missing_for(store, found, [about], rules)
+    return missing + [f"left out: {problem.words()}" for problem in snapshot.objects.problems]
 
 
 def write_data(data: Any, output: str) -> None:
@@ -143,7 +181,36 @@ def write_data(data: Any, output: str) -> None:
 
 
 def painter() -> Callable[[str, str], str]:
-    """Colours on a terminal, nothing elsewhere or with NO_COLOR set."""
+    """Colours on a terminal, nothing elsewhere or with NO_COLOR set. Only ``say`` makes colours of what it returns."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return lambda style, text: text
-    return lambda style, text: f"\033[{_STYLES[style]}m{text}\033[0m"
+    return lambda style, text: f"{_MARK}{_STYLES[style]}m{text}{_MARK}0m"
+
+
+def say(line: str) -> None:
+    """Print a line for people: what a cluster's objects brought along cannot move the cursor or forge a line."""
+    print("".join(_coloured(part, number) for number, part in enumerate(line.split(_MARK))))
+
+
+def _coloured(part: str, number: int) -> str:
+    """What stands behind a mark of ours begins with its colour; before the first mark there is none."""
+    if number == 0:
+        return printable(part)
+    style, _, rest = part.partition("m")
+    return f"\033[{style}m{printable(rest)}"
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters, line ends and marks of writing direction spelled out, such as ``\\x1b``.
+
+    Letters of any language stay, and so do the joiners that some need.
+    """
+    if text.isprintable():
+        return text
+    return "".join(_spelled(one) if unicodedata.category(one) in _UNPRINTABLE else one for one in text)
+
+
+def _spelled(character: str) -> str:
+    if character in _JOINERS:
+        return character
+    return character.encode("unicode_escape").decode("ascii")

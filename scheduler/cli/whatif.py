@@ -1,6 +1,7 @@
 """``dra-scheduler whatif``: what would be placed where, and why not, if the cluster were changed.
 
-Exit codes: 0 no Pod loses its place and every added one gets one, 2 one does not, 1 the command failed.
+Exit codes: 0 no Pod loses its place and every added one gets one, 2 one does not, 1 the command failed. An added Pod
+of a scheduler that is not served gets none.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.cli.options import Arguments, UsageError, add_flag
-from scheduler.cli.sources import add_source_flags, painter, write_data
+from scheduler.cli.sources import add_server_flags, add_source_flags, painter, say, server_of, write_data
 from scheduler.cli.whatif_edits import add_edit_flags, edit_entries
+
+if TYPE_CHECKING:
+    from scheduler.app.remote_settings import Settings
+    from scheduler.config import SchedulerConfig
 
 _BAR_WIDTH = 30
 _BAR_EVERY_S = 0.1
@@ -33,13 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--namespace", default="default", metavar="NAMESPACE",
                         help="of objects that name none (default: default)")  # fmt: skip
     add_source_flags(parser)
+    add_server_flags(parser)
 
 
 def execute(arguments: Arguments) -> int:
     """0 or 2, see above."""
     from scheduler.app.whatif import Question, answer, objects_from_cluster, objects_from_files
-    from scheduler.config import SchedulerConfig, load_config
-    from scheduler.config.gates import parse_feature_gates
     from scheduler.dra.features import Features
     from scheduler.edge.dumps import read_dumps
     from scheduler.whatif.edits import decode_edits
@@ -48,21 +52,28 @@ def execute(arguments: Arguments) -> int:
     if arguments.files and arguments.kubeconfig:
         raise UsageError("-f and --kubeconfig exclude each other")
 
-    def config_of(path: str) -> SchedulerConfig:
-        return load_config(Path(path).read_text(encoding="utf-8") if path else "")
-
     def read(path: str) -> Iterable[Any]:
         return read_dumps([path])
 
     entries = edit_entries(arguments, read)
     edits = decode_edits(entries, namespace=arguments.namespace)
-    config = config_of(arguments.config)
-    features = Features.from_gates(parse_feature_gates(arguments.feature_gates))
+    settings = _settings(arguments)
+    features = Features.from_gates(settings.gates)
     if arguments.files:
         objects = objects_from_files(arguments.files, features)
     else:
         objects = objects_from_cluster(arguments.kubeconfig, features)
-    question = Question(objects, config, features, edits, time.time(), arguments.until_stable, config_of, read)
+    question = Question(
+        objects,
+        settings.config,
+        features,
+        edits,
+        time.time(),
+        arguments.until_stable,
+        _config_of,
+        read,
+        settings.caveats,
+    )
     with_bar = Bar(time.monotonic, sys.stderr) if sys.stderr.isatty() else None
     found = answer(question, with_bar.tell) if with_bar else answer(question)
     if with_bar:
@@ -71,8 +82,32 @@ def execute(arguments: Arguments) -> int:
         write_data(found, arguments.output)
     else:
         for line in difference_lines(found, painter()):
-            print(line)
+            say(line)
     return 2 if found.troubled else 0
+
+
+def _config_of(path: str) -> SchedulerConfig:
+    from scheduler.config import load_config
+
+    return load_config(Path(path).read_text(encoding="utf-8") if path else "")
+
+
+def _settings(arguments: Arguments) -> Settings:
+    """Configuration and gates: of a running scheduler, else of the flags. The cluster is read with the caller's own
+    kubeconfig either way, so that nobody sees here what they may not list.
+    """
+    from scheduler.app.remote_settings import Settings, settings_of
+    from scheduler.config.gates import parse_feature_gates
+
+    remote = server_of(arguments)
+    if remote is None:
+        return Settings(_config_of(arguments.config), parse_feature_gates(arguments.feature_gates))
+    if arguments.files:
+        raise UsageError("-f and a running scheduler exclude each other: its cluster is read as it is now")
+    for flag, given in (("--config", arguments.config), ("--feature-gates", arguments.feature_gates)):
+        if given:
+            raise UsageError(f"{flag}: a running scheduler has its own; --new-config and --weight change it")
+    return settings_of(remote)
 
 
 class Bar:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduler.embedded.kinds import GROUPS, KINDS, Kind
+from scheduler.embedded.openapi import openapi
 from scheduler.embedded.paths import subresources
 from scheduler.embedded.status import Json
 
@@ -25,6 +26,8 @@ def document(path: str, server: str) -> Json | str | None:
         groups = [_group(group) for group in dict.fromkeys(group for group, _ in GROUPS if group)]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
     parts = path.strip("/").split("/")
+    if parts[0] == "openapi":
+        return openapi(path)
     if parts[0] == "api" and len(parts) == 2 and parts[1] == "v1":
         return _resources("", "v1")
     if parts[0] == "apis" and len(parts) == 2 and any(group == parts[1] for group, _ in GROUPS):

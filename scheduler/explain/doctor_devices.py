@@ -10,7 +10,7 @@ from scheduler.dra.amounts import amount_text
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey
 from scheduler.dra.ledger import Hold
 from scheduler.dra.limits import DeviceLimit
-from scheduler.explain.doctor_facts import DoctorFinding, Look
+from scheduler.explain.doctor_facts import DoctorFinding, Look, allocated_at
 from scheduler.explain.doctor_heal import free, orphans
 
 _TWICE = (
@@ -54,11 +54,17 @@ def _held_twice(look: Look, key: DeviceKey) -> Iterator[DoctorFinding]:
             )  # fmt: skip
         return
     first, later = holders[0], holders[1:]
-    what = f"is held by claims {', '.join(names)} at the same time; {first.key} had it first"
+    advice = orphans(look, later) or f"the commands let the later claim{'s' if len(later) > 1 else ''} go"
+    who = f"{first.key} had it first"
+    # Times are whole seconds, and older versions of the API have none.
+    if not all(allocated_at(first) < allocated_at(one) < float("inf") for one in later):
+        who = "it is not known which of them had it first"
+        choice = f"choose who keeps it: the commands let {', '.join(one.key for one in later)} go"
+        advice = "; ".join(filter(None, (choice, orphans(look, later))))
+    what = f"is held by claims {', '.join(names)} at the same time; {who}"
     yield DoctorFinding(
-        "error", "device-held-twice", f"Device {key}", what, _TWICE, free(look, later),
-        orphans(look, later) or f"the commands let the later claim{'s' if len(later) > 1 else ''} go", None, identity,
-    )  # fmt: skip
+        "error", "device-held-twice", f"Device {key}", what, _TWICE, free(look, later), advice, None, identity
+    )
 
 
 def _beyond_capacity(look: Look, key: DeviceKey) -> Iterator[DoctorFinding]:

@@ -10,7 +10,8 @@ class DeviceGroup:
     """Devices refused for the same reason. ``reason`` is a word of the closed vocabulary (dra.rejections).
 
     ``detail``: the facts they share. ``holders``: who uses them, number of devices by claim. ``values``: what the
-    selector read there: name → value → number of devices. ``devices``: ``pool/name``, with the driver before it where a
+    selector read there: name → value → number of devices. Of a folded group holders and values are those of all its
+    nodes. ``devices``: ``pool/name``, with the driver before it where a
     node sees several drivers; one node's of a folded group.
     """
 
@@ -87,7 +88,8 @@ class PoolTrouble:
 
 @dataclass(slots=True)
 class NodeGroup:
-    """Nodes about which the same can be said. ``devices``: usable devices that each of them sees.
+    """Nodes about which the same can be said. ``devices``: usable devices that each of them sees, or the first one of
+    nodes of which nobody refuses devices.
 
     ``verdicts``: every plugin that refuses, not only the first. ``troubles``: pools and slices that cannot be used, of
     the first node; ``notes``: the same in words.
@@ -197,6 +199,7 @@ class Explanation:
     ``culprit``: the plugin that holds it back, "" when nodes refuse it; ``because``: what it waits for then.
     ``users``: claim that is in the way → who uses
     it. ``summary``: what is seen only when all nodes are looked at together. ``caveats``: what the answer cannot know.
+    ``warnings``: what is wrong with a bound Pod although it has its place.
     """
 
     pod: str
@@ -216,3 +219,4 @@ class Explanation:
     hints: list[Hint] = field(default_factory=list)
     summary: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
+    warnings: list[Cause] = field(default_factory=list)

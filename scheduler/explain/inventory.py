@@ -11,7 +11,7 @@ from scheduler.dra.amounts import amount_text
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey, SliceInfo
 from scheduler.explain.attempts import ended
 from scheduler.explain.inventory_claims import note_claims
-from scheduler.explain.inventory_facts import ClaimNote, Inventory, Line
+from scheduler.explain.inventory_facts import ClaimNote, Inventory, Line, fragmentation
 from scheduler.state.cluster import ClusterState
 
 __all__ = ["ClaimNote", "Inventory", "Line", "inventory_steps", "take_inventory"]
@@ -25,6 +25,11 @@ DEVICES_PER_STEP = 200
 _MODEL_NAMES = ("productName", "model", "type", "family")
 
 
+_Counters = dict[PoolKey, dict[tuple[str, str], int]]
+"""Pool → (counter set, counter) → nano units."""
+Charge = tuple[tuple[tuple[str, str], int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Counted:
     """One device with its place and standing; ``charge``: what it takes of its pool's counters, in nano units."""
@@ -36,7 +41,7 @@ class _Counted:
     shared: bool
     tainted: bool
     blocked: bool
-    charge: tuple[tuple[tuple[str, str], int], ...]
+    charge: Charge
 
     @property
     def free(self) -> bool:
@@ -58,7 +63,8 @@ def inventory_steps(
     """
     found = Inventory()
     counted: list[_Counted] = []
-    left: dict[PoolKey, dict[tuple[str, str], int]] = {}
+    left: _Counters = {}
+    totals: _Counters = {}
     pools: dict[PoolKey, list[SliceInfo]] = {}
     for info in state.devices.slices.infos():
         pools.setdefault(info.key, []).append(info)
@@ -69,17 +75,31 @@ def inventory_steps(
             found.pools[str(key)] = problem
             continue
         left[key] = counters_left(state, current)
+        totals[key] = _counters(current)
         before = len(counted)
         counted.extend(_counted(state, current, left[key]))
         seen += len(counted) - before
         if seen >= DEVICES_PER_STEP:
             seen = 0
             yield
-    yield from _lines(found, state, counted, left, by)
+    yield from _lines(found, state, counted, left, totals, by)
     published = {info.key: info for slices in pools.values() for info in _devices(slices)}
     yield
+    _note_twice(found, state, counted)
     yield from note_claims(found, state, published, now, pods_known)
     return found
+
+
+def _note_twice(found: Inventory, state: ClusterState, counted: Iterable[_Counted]) -> None:
+    """Devices with two holders that exclude each other: they are counted once, and worth a look."""
+    holdings = (state.devices.ledger.holding(one.info.key) for one in counted if one.used or one.shared)
+    twice = 0
+    for holding in holdings:
+        if holding is not None and holding.exclusive:
+            twice += len({*holding.exclusive, *(uid for uid, _ in holding.shares)}) > 1
+    if twice:
+        what = f"{twice} device{' is' if twice == 1 else 's are'} held by more than one claim at the same time"
+        found.caveats.append(f"{what}: dra-scheduler doctor tells by which, and what heals it")
 
 
 def current_slices(slices: Sequence[SliceInfo]) -> tuple[list[SliceInfo], str]:
@@ -99,7 +119,7 @@ def current_slices(slices: Sequence[SliceInfo]) -> tuple[list[SliceInfo], str]:
 
 def counters_left(state: ClusterState, slices: Sequence[SliceInfo]) -> dict[tuple[str, str], int]:
     """(counter set, counter) → what is left of it, nano units; may be negative."""
-    left = {(name, c): value for info in slices for name, values in info.counter_sets for c, value in values.items()}
+    left = _counters(slices)
     for info in _devices(slices):
         if info.consumption and state.devices.ledger.holding(info.key) is not None:
             for counter, amount in _charge(info):
@@ -108,11 +128,15 @@ def counters_left(state: ClusterState, slices: Sequence[SliceInfo]) -> dict[tupl
     return left
 
 
+def _counters(slices: Sequence[SliceInfo]) -> dict[tuple[str, str], int]:
+    return {(name, c): value for info in slices for name, values in info.counter_sets for c, value in values.items()}
+
+
 def _devices(slices: Iterable[SliceInfo]) -> Iterator[DeviceInfo]:
     return (device for info in slices for device in info.devices)
 
 
-def _charge(info: DeviceInfo) -> tuple[tuple[tuple[str, str], int], ...]:
+def _charge(info: DeviceInfo) -> Charge:
     return tuple(((use.counter_set, name), amount) for use in info.consumption for name, amount in use.counters)
 
 
@@ -158,7 +182,8 @@ def _lines(
     found: Inventory,
     state: ClusterState,
     counted: Sequence[_Counted],
-    left: dict[PoolKey, dict[tuple[str, str], int]],
+    left: _Counters,
+    totals: _Counters,
     by: str,
 ) -> Generator[None, None, None]:
     groups: dict[_Key, list[_Counted]] = {}
@@ -174,7 +199,8 @@ def _lines(
         line.blocked = sum(one.blocked for one in devices)
         line.free = sum(one.free for one in devices)
         line.largest = _largest(devices, left)
-        line.fragmentation = round(1 - line.largest / line.free, 3) if line.free else 0.0
+        line.largest_empty = _largest_empty(devices, totals)
+        line.fragmentation = fragmentation(line)
         line.remainder, line.largest_share = _remainder(state, devices)
         if by == "device":
             line.holders = holders_of(state, devices[0].info.key)
@@ -196,25 +222,41 @@ def holders_of(state: ClusterState, device: DeviceKey) -> list[str]:
     return told
 
 
-def _largest(devices: Sequence[_Counted], left: dict[PoolKey, dict[tuple[str, str], int]]) -> int:
+def _largest(devices: Sequence[_Counted], left: _Counters) -> int:
     """Free devices that one node has at most, those that any node reaches included.
 
     Partitions are taken smallest first until counters are used up: exact where they are equal or nested in size.
     """
+    return _most_together(
+        devices, lambda one: one.free, lambda one: () if one.shared else one.charge, left
+    )  # a shared device has been paid for
+
+
+def _largest_empty(devices: Sequence[_Counted], totals: _Counters) -> int:
+    """As ``_largest``, if no device were in use; tainted ones stay out of reach."""
+    return _most_together(devices, lambda one: not is_tainted(one.info), lambda one: one.charge, totals)
+
+
+def _most_together(
+    devices: Sequence[_Counted],
+    counts: Callable[[_Counted], bool],
+    charge_of: Callable[[_Counted], Charge],
+    left: _Counters,
+) -> int:
     by_node: dict[str, list[_Counted]] = {}
-    for one in devices:
-        if one.free:
-            by_node.setdefault(one.node, []).append(one)
+    for one in filter(counts, devices):
+        by_node.setdefault(one.node, []).append(one)
     everywhere = by_node.pop(ANYWHERE, [])
-    return max((_together([*here, *everywhere], left) for here in [*by_node.values(), []]), default=0)
+    sets = ([*here, *everywhere] for here in [*by_node.values(), []])
+    return max((_together(together, charge_of, left) for together in sets), default=0)
 
 
-def _together(devices: Sequence[_Counted], left: dict[PoolKey, dict[tuple[str, str], int]]) -> int:
+def _together(devices: Sequence[_Counted], charge_of: Callable[[_Counted], Charge], left: _Counters) -> int:
     spent: dict[Hashable, int] = {}
     number = 0
     for one in sorted(devices, key=lambda device: sum(amount for _, amount in device.charge)):
         pool = PoolKey(one.info.key.driver, one.info.key.pool)
-        charge = () if one.shared else one.charge
+        charge = charge_of(one)
         if any(spent.get((pool, counter), 0) + amount > left[pool].get(counter, 0) for counter, amount in charge):
             continue
         for counter, amount in charge:

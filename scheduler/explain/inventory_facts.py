@@ -11,9 +11,9 @@ class Line:
 
     ``tainted``: not used, but kept from requests without toleration; ``blocked``: not used, but what they are made of
     (counters of the pool) is; ``free``: what a request could get now. ``largest``: the most devices that one request
-    for them could get on one node now. ``fragmentation``: the part of the free devices that such a request cannot
-    reach. ``remainder``: what is left of the capacities of devices that may be shared, summed; ``largest_share``: the
-    most of it that one device has. ``holders``: claims, with their Pods; told by device only.
+    for them could get on one node now, ``largest_empty``: if none were in use. ``fragmentation``: as the function says.
+    ``remainder``: what is left of the capacities of devices that may be shared, summed; ``largest_share``: the most of
+    it that one device has. ``holders``: claims, with their Pods; told by device only.
     """
 
     driver: str = ""
@@ -28,10 +28,20 @@ class Line:
     blocked: int = 0
     free: int = 0
     largest: int = 0
+    largest_empty: int = 0
     fragmentation: float = 0.0
     remainder: dict[str, str] = field(default_factory=dict)
     largest_share: dict[str, str] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
+
+
+def fragmentation(line: Line) -> float:
+    """The part by which the largest request falls short of what as many free devices could serve in the best case.
+
+    The best case: they stand together on one node, as far as a node has as many. 0 for a fleet that nobody uses.
+    """
+    best = min(line.free, line.largest_empty)
+    return round(max(0.0, 1 - line.largest / best), 3) if best else 0.0
 
 
 @dataclass(slots=True)

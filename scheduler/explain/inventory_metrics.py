@@ -16,7 +16,8 @@ GAUGES = {
     "devices": "Published devices by driver, model and state; a shared device with room left is free as well.",
     "devices_total": "Published devices by driver and model.",
     "largest_request": "The most devices that one request could get on one node now, by driver and model.",
-    "fragmentation_ratio": "Part of the free devices that the largest request cannot reach, by driver and model.",
+    "fragmentation_ratio": "Part by which the largest request falls short of what as many free devices could serve "
+    "together on one node, by driver and model; 0 when none is in use.",
     "capacity_left": "What is left of the capacities of devices that may be shared, summed, by driver and model.",
     "capacity_left_largest": "The most that is left of a capacity on one device, by driver and model.",
     "namespace_devices": "Devices held by the claims of a namespace, by driver.",

@@ -27,9 +27,8 @@ def inventory_lines(found: Inventory, by: str, paint: Paint = plain) -> Iterator
         yield from (f"  {line}" for line in table(_device_rows(found.lines)))
     else:
         yield from (f"  {line}" for line in table(_rows(found.lines, by)))
-        yield paint(
-            "faint", "  largest: the most that one request could get on one node now; frag: free but out of its reach"
-        )
+        yield paint("faint", "  largest: the most that one request could get on one node now")
+        yield paint("faint", "  frag: how far that falls short of what as many free devices could serve on one node")
     if found.namespaces:
         yield ""
         yield paint("title", "Devices held by namespace")

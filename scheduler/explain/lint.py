@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +15,10 @@ from scheduler.dra.devices import DeviceKey, rule_matches
 from scheduler.dra.selectors import SelectorCache
 from scheduler.explain.findings import SEVERITIES, Finding, Findings
 from scheduler.explain.lint_fields import dropped_fields, gated_fields
-from scheduler.explain.lint_requests import Subject, World, lint_claim, lint_class
-from scheduler.explain.lint_workloads import POD, lint_workloads, missing_claim, missing_template
+from scheduler.explain.lint_requests import lint_claim, lint_class
+from scheduler.explain.lint_subject import Subject, World
+from scheduler.explain.lint_together import Trial
+from scheduler.explain.lint_workloads import POD, TEMPLATE, Known, lint_workloads, missing_claim, missing_template
 from scheduler.explain.text import counted
 from scheduler.state.cluster import ClusterState
 
@@ -31,15 +33,22 @@ def lint(
     schedulers: Iterable[str],
     manifests: Mapping[tuple[str, str], Json] = MappingProxyType({}),
     files: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    listed: Container[str] = (),
+    unreadable: Container[str] = (),
 ) -> Findings:
     """Look at everything. ``templates``: by ``namespace/name``, the claim each makes; ``raw``: objects as the API
     server has them, by (kind, ``namespace/name``); ``schedulers``: the schedulerNames that are ours; ``manifests``:
-    objects as they are to be applied, or were; ``files``: where objects were read.
+    objects as they are to be applied, or were; ``files``: where objects were read; ``listed``: kinds of which all
+    objects are known, even if there are none; ``unreadable``: ``Kind namespace/name`` of objects that were left out.
 
-    Cost: distinct requests times devices, a microsecond each once an expression is known.
+    Cost: distinct requests times devices, a microsecond each once an expression is known; claims that no node can
+    serve are searched for half a second in all (``lint_together.STEPS_MAX``).
     """
     devices = tuple(device for info in state.devices.slices.infos() for device in info.devices)
-    world = World(state, devices, SelectorCache())
+    cache = SelectorCache()
+    world = World(state, devices, cache, Trial(state, devices, cache))
+    written = {**raw, **manifests}
+    known = Known(templates, TEMPLATE in listed, unreadable)
     found = Findings()
     if not devices:
         found.caveats.append("no device is published: whether requests match, and how many devices, was not judged")
@@ -52,17 +61,25 @@ def lint(
     all_findings.extend(_shared_names(state))
     all_findings.extend(taint_reach(rule, state) for rule in rules)
     all_findings.extend(dropped_fields(raw, manifests))
-    all_findings.extend(gated_fields({**raw, **manifests}, state.features))
-    all_findings.extend(_foreign_pods(state, set(schedulers)))
-    all_findings.extend(_missing_templates(state, templates))
-    all_findings.extend(_missing_claims(state))
-    all_findings.extend(lint_workloads({**raw, **manifests}, state, templates, set(schedulers)))
+    all_findings.extend(gated_fields(written, state.features))
+    all_findings.extend(_foreign_pods(state, known, set(schedulers)))
+    all_findings.extend(_missing_templates(state, known))
+    all_findings.extend(_missing_claims(state, unreadable))
+    all_findings.extend(lint_workloads(written, state, known, set(schedulers)))
+    if known.unjudged and written:
+        found.caveats.append(f"the input does not list {TEMPLATE}s: whether those that Pods name exist was not judged")
+    if world.trial.undecided:
+        found.caveats.append(
+            f"whether a node can serve the whole claim was not judged for {counted(world.trial.undecided, 'claim')}: "
+            "pools are incomplete, nodes are not known, or there are too many ways to try"
+        )
     placed = (replace(finding, file=_file_of(finding.subject, files)) for finding in all_findings)
     found.findings = sorted(placed, key=lambda finding: SEVERITIES.index(finding.severity))
     found.checked = {
         "DeviceClass": len(classes),
-        "ResourceClaim": len(state.devices.claims),
-        "ResourceClaimTemplate": len(templates),
+        # Claims that are only imagined, from the templates of Pods, were never written.
+        "ResourceClaim": sum(not written or ("ResourceClaim", key) in written for key in state.devices.claims),
+        TEMPLATE: len(templates),
         "device": len(devices),
     }
     return found
@@ -159,8 +176,8 @@ def taint_reach(rule: DeviceTaintRule, state: ClusterState) -> Finding:
     )  # fmt: skip
 
 
-def _foreign_pods(state: ClusterState, schedulers: set[str]) -> Iterator[Finding]:
-    """Templates whose Pods are left to another scheduler."""
+def _foreign_pods(state: ClusterState, known: Known, schedulers: set[str]) -> Iterator[Finding]:
+    """Templates whose Pods are left to another scheduler; one that does not exist is told as missing."""
     users: dict[str, dict[str, int]] = {}
     for pod in state.pods.values():
         for entry in pod.spec.resourceClaims:
@@ -170,7 +187,7 @@ def _foreign_pods(state: ClusterState, schedulers: set[str]) -> Iterator[Finding
                 names[pod.spec.schedulerName] = names.get(pod.spec.schedulerName, 0) + 1
     for key, names in sorted(users.items()):
         foreign = {name: count for name, count in names.items() if name not in schedulers}
-        if foreign:
+        if foreign and not known.lacks(key):
             listed = ", ".join(f"{count} of {name}" for name, count in sorted(foreign.items()))
             yield Finding(
                 "note",
@@ -183,24 +200,24 @@ def _foreign_pods(state: ClusterState, schedulers: set[str]) -> Iterator[Finding
             )
 
 
-def _missing_templates(state: ClusterState, templates: Mapping[str, ResourceClaim]) -> Iterator[Finding]:
-    """Pods that wait for a claim from a template that does not exist; only told when templates were given at all."""
-    if not templates:
-        return
+def _missing_templates(state: ClusterState, known: Known) -> Iterator[Finding]:
+    """Pods that wait for a claim from a template that does not exist."""
     for pod in state.pods.values():
         made = {status.name for status in pod.status.resourceClaimStatuses}
         for number, entry in enumerate(pod.spec.resourceClaims):
             name = entry.resourceClaimTemplateName
-            if name is not None and entry.name not in made and f"{pod.metadata.namespace}/{name}" not in templates:
+            if name is not None and entry.name not in made and known.judge(f"{pod.metadata.namespace}/{name}"):
                 path = f"spec.resourceClaims[{number}].resourceClaimTemplateName"
                 yield missing_template(f"Pod {pod.key}", path, f"{pod.metadata.namespace}/{name}", POD)
 
 
-def _missing_claims(state: ClusterState) -> Iterator[Finding]:
+def _missing_claims(state: ClusterState, unreadable: Container[str]) -> Iterator[Finding]:
     """Waiting Pods that name a claim which does not exist."""
     for pod in state.pods.values():
         for number, entry in enumerate(() if pod.spec.nodeName else pod.spec.resourceClaims):
             name = entry.resourceClaimName
-            if name is not None and state.devices.claim(pod.metadata.namespace, name) is None:
+            there = state.devices.claim(pod.metadata.namespace, name or "") is not None
+            there = there or f"ResourceClaim {pod.metadata.namespace}/{name}" in unreadable
+            if name is not None and not there:
                 path = f"spec.resourceClaims[{number}].resourceClaimName"
                 yield missing_claim(f"Pod {pod.key}", path, pod.metadata.namespace, name, state, POD)

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from scheduler.api.quantity import Quantity
 from scheduler.api.resource import RESULTS_MAX, DeviceClass, ResourceClaim
 from scheduler.dra.amounts import nano
 from scheduler.dra.devices import DeviceInfo
-from scheduler.dra.requests import Alternative, Plan, prepare
-from scheduler.dra.selectors import Program, SelectorCache, SelectorFailure
+from scheduler.dra.requests import Alternative, prepare
+from scheduler.dra.selectors import Program, SelectorFailure
 from scheduler.explain.findings import Finding
 from scheduler.explain.inventory import ANYWHERE, where
+from scheduler.explain.lint_constraints import lint_constraints, lint_request_names
+from scheduler.explain.lint_subject import Subject, World
+from scheduler.explain.lint_together import lint_together
+from scheduler.explain.text import counted
 from scheduler.explain.trees import ABSENT, near_miss, read_values
-from scheduler.state.cluster import ClusterState
 
+# What keeps one alternative of a request from being taken, and nothing else.
+_OF_ONE_ALTERNATIVE = ("request-matches-nothing", "count-too-large", "capacity-unknown", "capacity-too-large")
 # A quantity this much larger or smaller than every device's is taken for one in another unit.
 _UNIT_FACTOR = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What requests are held against: every published device, and a cache of compiled selectors."""
-
-    state: ClusterState
-    devices: tuple[DeviceInfo, ...]
-    cache: SelectorCache
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """An object under lint. ``prefix`` leads from its root to ``devices``."""
-
-    name: str
-    prefix: str
 
 
 def lint_class(given: DeviceClass, world: World) -> Iterator[Finding]:
@@ -54,20 +42,33 @@ def lint_class(given: DeviceClass, world: World) -> Iterator[Finding]:
             "class-matches-nothing",
             subject.name,
             "spec.selectors",
-            f"none of the {len(world.devices)} published devices is of this class",
+            f"none of the {len(world.devices)} published devices is of this class"
+            if len(world.devices) > 1
+            else "the only published device is not of this class",
             "every Pod that asks for it waits",
             "compare its selectors with the drivers and attributes in kubectl get resourceslices -o yaml",
         )
 
 
 def lint_claim(subject: Subject, claim: ResourceClaim, world: World) -> Iterator[Finding]:
-    """One claim, or the claim that a template makes."""
+    """One claim, or the claim that a template makes: part by part, then, where no part is at fault, as a whole."""
     plan = prepare([claim], world.state.devices.classes, world.state.features, world.cache)
-    yield from _classes(subject, claim, world)
+    found = [*_classes(subject, claim, world)]
     for alternative in plan.alternatives:
-        yield from _alternative(subject, claim, alternative, world)
-    yield from _request_names(subject, claim)
-    yield from _constraints(subject, claim, plan, world)
+        found += _alternative(subject, claim, alternative, world)
+    found += lint_request_names(subject, claim)
+    found += lint_constraints(subject, claim, plan, world)
+    errors = [finding for finding in found if finding.severity == "error"]
+    if not errors and world.devices:
+        found += lint_together(subject.name, subject.prefix, claim, world.trial)
+    elif errors and all(_passed_over(finding) for finding in errors) and world.trial.served(claim):
+        # The claim gets its devices by another entry of firstAvailable.
+        found = [replace(finding, severity="note") if finding in errors else finding for finding in found]
+    yield from found
+
+
+def _passed_over(finding: Finding) -> bool:
+    return ".firstAvailable[" in finding.path and finding.check in _OF_ONE_ALTERNATIVE
 
 
 def _paths(claim: ResourceClaim, subject: Subject, alternative: Alternative) -> str:
@@ -168,7 +169,7 @@ def _failing(
         "selector-fails",
         subject.name,
         path,
-        f"fails on {len(failed)} of {total} devices, for example {info.key}: {failure.message}",
+        f"fails on {len(failed)} of {counted(total, 'device')}, for example {info.key}: {failure.message}",
         "one failing device ends the whole attempt of the Pod, even where other nodes have devices that match",
         f"guard it: {guard} && ({program.expressions[place]})" if guard else "test for the attribute before reading it",
     )
@@ -235,7 +236,7 @@ def _count(subject: Subject, base: str, alternative: Alternative, matched: Seque
             "count-too-large",
             subject.name,
             f"{base}.count",
-            f"asks for {alternative.count} devices; a node has {most} that match at most"
+            f"asks for {counted(alternative.count, 'device')}; a node has {most} that match at most"
             + (f", a claim may have {RESULTS_MAX}" if alternative.count > RESULTS_MAX else ""),
             "all devices of a claim come from one node, so Pods that use it wait for ever",
             f"ask for {limit} at most",
@@ -274,141 +275,3 @@ def _capacity(
         "no device can give that much" if too_large else "a share this small is hardly what was meant",
         f"write it in the unit of {largest.value}" if unit else f"ask for {largest.value} at most",
     )
-
-
-def _request_names(subject: Subject, claim: ResourceClaim) -> Iterator[Finding]:
-    """Constraints of requests that the claim does not have; an API server would refuse it."""
-    known = [request.name for request in claim.spec.devices.requests]
-    known += [f"{request.name}/{sub.name}" for request in claim.spec.devices.requests for sub in request.firstAvailable]
-    for number, constraint in enumerate(claim.spec.devices.constraints):
-        for place, name in enumerate(constraint.requests):
-            if name not in known:
-                near = get_close_matches(name, known, 1)
-                yield Finding(
-                    "error",
-                    "constraint-request-unknown",
-                    subject.name,
-                    f"{subject.prefix}.constraints[{number}].requests[{place}]",
-                    f"the claim has no request {name}",
-                    "the API server refuses the object",
-                    f"use {near[0]}" if near else f"use one of {', '.join(known)}",
-                )
-
-
-def _constraints(subject: Subject, claim: ResourceClaim, plan: Plan, world: World) -> Iterator[Finding]:
-    if not world.devices:
-        return
-    for number, constraint in enumerate(claim.spec.devices.constraints):
-        attribute = constraint.matchAttribute or constraint.distinctAttribute
-        if attribute is None:
-            continue
-        kind = "matchAttribute" if constraint.matchAttribute is not None else "distinctAttribute"
-        path = f"{subject.prefix}.constraints[{number}].{kind}"
-        if any(attribute in alternative.derived for alternative in plan.alternatives):
-            continue
-        having = [info for info in world.devices if info.attribute(attribute) is not None]
-        if not having:
-            known: Mapping[str, None] = {
-                name if "/" in name else f"{info.key.driver}/{name}": None
-                for info in world.devices
-                for name in info.attributes
-            }
-            near = near_miss(attribute, known)
-            yield Finding(
-                "error",
-                "constraint-attribute-unknown",
-                subject.name,
-                path,
-                f"no driver publishes {attribute}",
-                "a device without the attribute never satisfies the constraint, so Pods that use it wait",
-                near.strip(" ()").replace("there is", "use") or "name an attribute that the devices have",
-            )
-            continue
-        yield from _partly(subject, path, attribute, number, plan, world)
-        if constraint.matchAttribute is not None:
-            yield from _too_few_alike(subject, path, attribute, number, plan, world)
-        else:
-            yield from _too_few_values(subject, path, attribute, number, plan, world)
-
-
-def _partly(subject: Subject, path: str, attribute: str, number: int, plan: Plan, world: World) -> Iterator[Finding]:
-    """The attribute is published, but not by every device that the constraint is about."""
-    matched = [
-        info
-        for alternative in plan.alternatives
-        if number in alternative.constraints and alternative.program is not None
-        for info in world.devices
-        if alternative.program.answer(info) is True
-    ]
-    without = [info for info in matched if info.attribute(attribute) is None]
-    if without:
-        severity = "error" if len(without) == len(matched) else "warning"
-        yield Finding(
-            severity,
-            "constraint-attribute-missing",
-            subject.name,
-            path,
-            f"{len(without)} of {len(matched)} devices that match lack {attribute}, for example {without[0].key}",
-            "they are never taken",
-            "ask their driver for the attribute, or constrain by another one",
-        )
-
-
-def _too_few_alike(
-    subject: Subject, path: str, attribute: str, number: int, plan: Plan, world: World
-) -> Iterator[Finding]:
-    """A request for more devices than any node has with one value of the attribute."""
-    for alternative in plan.alternatives:
-        if number not in alternative.constraints or alternative.program is None or alternative.take_all:
-            continue
-        alike: dict[object, int] = {}
-        matched = [info for info in world.devices if alternative.program.answer(info) is True]
-        for info in matched:
-            value = info.attribute(attribute)
-            if value is not None and isinstance(value[1], str | int):
-                alike[where(info), value] = alike.get((where(info), value), 0) + 1
-        most = max(alike.values(), default=0)
-        spread = any(info.multi or where(info) == ANYWHERE for info in matched)
-        if alternative.count > most > 0 and not spread:
-            yield Finding(
-                "error",
-                "match-too-large",
-                subject.name,
-                path,
-                f"request {alternative.name} wants {alternative.count} devices with one {attribute}; "
-                f"no node has more than {most}",
-                "Pods that use it wait for ever",
-                f"ask for {most} at most, or match a wider attribute",
-            )
-
-
-def _too_few_values(
-    subject: Subject, path: str, attribute: str, number: int, plan: Plan, world: World
-) -> Iterator[Finding]:
-    """A request for more devices than any node has different values of the attribute."""
-    for alternative in plan.alternatives:
-        if number not in alternative.constraints or alternative.program is None or alternative.take_all:
-            continue
-        values: dict[str, set[object]] = {}
-        for info in world.devices:
-            value = info.attribute(attribute)
-            if value is not None and alternative.program.answer(info) is True:
-                values.setdefault(where(info), set()).add(str(value))
-        anywhere = values.pop(ANYWHERE, set())
-        most = max((len(here | anywhere) for here in [*values.values(), set()]), default=0)
-        if alternative.count > most > 0:
-            yield Finding(
-                "error",
-                "distinct-too-large",
-                subject.name,
-                path,
-                f"request {alternative.name} wants {alternative.count} devices with different {attribute}; "
-                f"no node has more than {counted_values(most)}",
-                "Pods that use it wait for ever",
-                f"ask for {most} at most, or tell devices apart by another attribute",
-            )
-
-
-def counted_values(number: int) -> str:
-    """``1 value``, ``2 values``."""
-    return f"{number} value" if number == 1 else f"{number} values"

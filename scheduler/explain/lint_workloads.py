@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -21,8 +22,35 @@ WORKLOADS: Final = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
 }
 """Kind → where its Pod template is."""
+POD_SPECS: Final = {"Pod": ("spec",)} | {kind: (*path, "spec") for kind, path in WORKLOADS.items()}
+"""Kind → where the spec of its Pods is."""
 POD, PODS = "the Pod", "its Pods"
+TEMPLATE: Final = "ResourceClaimTemplate"
 _WORDS = {POD: ("it", "is"), PODS: ("they", "are")}
+
+
+@dataclass(slots=True)
+class Known:
+    """The ResourceClaimTemplates there are, by ``namespace/name``. ``all_of_them``: whether the kind was listed at all,
+    so that one that is not here does not exist; ``unreadable``: ``Kind namespace/name`` of objects that were left out.
+    ``unjudged``: whether anything was asked for that cannot be told.
+    """
+
+    templates: Container[str]
+    all_of_them: bool
+    unreadable: Container[str] = ()
+    unjudged: bool = False
+
+    def lacks(self, key: str) -> bool:
+        """Whether it is certain that there is no template ``namespace/name``."""
+        there = key in self.templates or f"{TEMPLATE} {key}" in self.unreadable
+        return self.all_of_them and not there
+
+    def judge(self, key: str) -> bool:
+        """As ``lacks``, for one that is needed: notes when it cannot be told."""
+        there = key in self.templates or f"{TEMPLATE} {key}" in self.unreadable
+        self.unjudged = self.unjudged or not (self.all_of_them or there)
+        return self.lacks(key)
 
 
 def missing_template(subject: str, path: str, template: str, whom: str) -> Finding:
@@ -63,13 +91,10 @@ def missing_claim(subject: str, path: str, namespace: str, claim: str, state: Cl
 def lint_workloads(
     raw: Mapping[tuple[str, str], Json],
     state: ClusterState,
-    templates: Collection[str],
+    known: Known,
     schedulers: Collection[str],
 ) -> Iterator[Finding]:
-    """``raw``: objects as they were written; whatever has not the shape of its kind is passed over.
-
-    ``templates``: ResourceClaimTemplates by ``namespace/name``; none given: nothing is said of missing ones.
-    """
+    """``raw``: objects as they were written; whatever has not the shape of its kind is passed over."""
     for (kind, _), item in sorted(raw.items()):
         if kind not in WORKLOADS:
             continue
@@ -81,7 +106,7 @@ def lint_workloads(
             namespace = str(metadata.get("namespace") or "default")
             subject = f"{kind} {namespace}/{metadata.get('name')}"
             path = ".".join((*WORKLOADS[kind], "spec"))
-            yield from _lint_pods(subject, path, namespace, spec, state, templates, schedulers)
+            yield from _lint_pods(subject, path, namespace, spec, state, known, schedulers)
 
 
 def _lint_pods(
@@ -90,7 +115,7 @@ def _lint_pods(
     namespace: str,
     spec: Json,
     state: ClusterState,
-    templates: Collection[str],
+    known: Known,
     schedulers: Collection[str],
 ) -> Iterator[Finding]:
     entries = spec.get("resourceClaims")
@@ -109,8 +134,10 @@ def _lint_pods(
     for number, entry in enumerate(named):
         field = f"{path}.resourceClaims[{number}]"
         template, claim = entry.get("resourceClaimTemplateName"), entry.get("resourceClaimName")
-        if isinstance(template, str) and templates and f"{namespace}/{template}" not in templates:
+        if isinstance(template, str) and known.judge(f"{namespace}/{template}"):
             where = f"{field}.resourceClaimTemplateName"
             yield missing_template(subject, where, f"{namespace}/{template}", PODS)
-        if isinstance(claim, str) and state.devices.claim(namespace, claim) is None:
+        there = isinstance(claim, str) and state.devices.claim(namespace, claim) is not None
+        there = there or f"ResourceClaim {namespace}/{claim}" in known.unreadable
+        if isinstance(claim, str) and not there:
             yield missing_claim(subject, f"{field}.resourceClaimName", namespace, claim, state, PODS)

@@ -5,7 +5,7 @@ The decision itself is made by ``cycle.Attempt``, as in the service; the rest on
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,6 +20,7 @@ from scheduler.cycle.gang import Member
 from scheduler.dra.claims import binding_state, has_binding_conditions
 from scheduler.errors import SchedulerError
 from scheduler.explain.attempts import attempt_steps, ended
+from scheduler.explain.bound import bound_warnings
 from scheduler.explain.choice import choose_devices, note_scores
 from scheduler.explain.facts import Cause, Explanation, HeldClaim
 from scheduler.explain.groups import after_the_others, gang_of, group_steps, group_summary, member_message
@@ -126,6 +127,30 @@ def misspelt_claims(state: ClusterState, pod: Pod) -> Iterator[str]:
                 yield f"there is no claim {prefix}{name}, but there is {near}"
 
 
+def template_causes(pod: Pod, templates: Collection[str], unreadable: Collection[str] = ()) -> Iterator[Cause]:
+    """Why the claims of a Pod's templates are not there. ``templates``: ``namespace/name`` of all there are.
+
+    ``unreadable``: those that are there and of which nothing else is known.
+    """
+    made = {status.name for status in pod.status.resourceClaimStatuses}
+    for entry in pod.spec.resourceClaims:
+        name = entry.resourceClaimTemplateName
+        key = f"{pod.metadata.namespace}/{name}"
+        if name is None or entry.name in made or key in unreadable:
+            continue
+        of = f"(entry {entry.name} of spec.resourceClaims)"
+        facts = {"entry": entry.name, "template": key}
+        if key in templates:
+            text = f"the claim controller has not made the claim of ResourceClaimTemplate {key} yet {of}"
+            yield Cause("template", text, facts)
+            continue
+        known = {one.partition("/")[2]: one for one in templates if one.startswith(f"{pod.metadata.namespace}/")}
+        near = [known[one] for one in get_close_matches(name, known, 2)]
+        near += sorted(one for one in templates if one.partition("/")[2] == name)[:2]
+        hint = f"; there is {', '.join(near)}" if near else ""
+        yield Cause("template", f"there is no ResourceClaimTemplate {key} {of}{hint}", facts)
+
+
 def held_claims(state: ClusterState, pod: Pod) -> list[HeldClaim]:
     """The Pod's claims that have devices already."""
     special = state.devices.special_claim_of(pod.metadata.namespace, pod.uid)
@@ -177,6 +202,7 @@ def usable_on(claim: ResourceClaim) -> str:
 def _scheduled(profile: Profile, pod: Pod, state: ClusterState, now: float) -> Generator[None, None, Explanation]:
     """A bound Pod: its devices, and how nodes would score if it were to be placed again now."""
     found = Explanation(pod.key, "scheduled", pod.spec.schedulerName, node=pod.spec.nodeName)
+    found.warnings.extend(bound_warnings(state, pod))
     found.held = held_claims(state, pod)
     unbound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, nodeName=""))
     opened: dict[str, ResourceClaim] = {}

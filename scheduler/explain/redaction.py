@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from scheduler.explain.bound import DEVICE_TAINT
 from scheduler.explain.cluster_map import ClusterMap, WaitingPods
 from scheduler.explain.facts import DeviceGroup, Explanation
 from scheduler.explain.findings import Finding, Findings
-from scheduler.explain.inventory_facts import Inventory, Line
+from scheduler.explain.inventory_facts import Inventory, Line, fragmentation
 from scheduler.explain.sight import Names, Own, Scrubber, Sight, scrubber, within
 from scheduler.explain.trees import THIS_POD
 
@@ -38,6 +39,7 @@ def redact_explanation(found: Explanation, sight: Sight, names: Names, own: Own)
     answer.users = {claim: use for claim, use in answer.users.items() if hide.visible_key(claim)}
     if not sight.slices:
         answer.hints = [hint for hint in answer.hints if hint.change != _TAINT_HINT]
+        answer.warnings = [one for one in answer.warnings if one.about != DEVICE_TAINT]
     scrubbed = _scrubbed(answer, hide)
     if scrubbed != answer or groups:
         scrubbed.caveats.append("names of objects that you may not list are hidden")
@@ -164,7 +166,8 @@ def _sum(lines: list[Line]) -> Line:
         for name in ("total", "used", "shared", "tainted", "blocked", "free"):
             setattr(total, name, getattr(total, name) + getattr(line, name))
         total.largest = max(total.largest, line.largest)
-    total.fragmentation = round(1 - total.largest / total.free, 3) if total.free else 0.0
+        total.largest_empty = max(total.largest_empty, line.largest_empty)
+    total.fragmentation = fragmentation(total)
     return total
 
 

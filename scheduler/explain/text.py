@@ -17,7 +17,7 @@ from scheduler.explain.facts import (
     ScoreRow,
 )
 from scheduler.explain.holders import use_words
-from scheduler.explain.trees import THIS_POD
+from scheduler.explain.trees import ABSENT, THIS_POD
 
 Paint = Callable[[str, str], str]
 """(style, text) → text. Styles: title, good, bad, hint, faint."""
@@ -49,6 +49,7 @@ def explanation_lines(found: Explanation, now: float, paint: Paint = plain) -> I
     yield paint("title", f"Pod {found.pod}") + " " + paint(style, f"{phase}{where}")
     if found.phase == "fits":
         yield f"  it would go to node {found.node}"
+    yield from (paint("bad", f"  warning: {warning.text}") for warning in found.warnings)
     if found.message:
         yield f"  {found.message}"
     if found.phase == "waiting" and found.node:
@@ -95,7 +96,7 @@ def _held_lines(claim: HeldClaim, paint: Paint) -> Iterator[str]:
 
 
 def _node_lines(group: NodeGroup, who: Mapping[str, str], paint: Paint) -> Iterator[str]:
-    yield "  " + paint("good" if group.fits else "bad", nodes_text(group.nodes)) + (" fits" if group.fits else "")
+    yield "  " + paint("good" if group.fits else "bad", nodes_text(group.nodes)) + _fit_words(group)
     for verdict in group.verdicts:
         yield f"    {verdict.plugin}: {'; '.join(verdict.reasons) or verdict.code}"
         yield from (f"      {line}" for line in _cause_lines(verdict.because, len(group.nodes)))
@@ -105,6 +106,12 @@ def _node_lines(group: NodeGroup, who: Mapping[str, str], paint: Paint) -> Itera
         yield f"    {note}"
     for claim in group.claims:
         yield from _claim_lines(claim, group, who, paint)
+
+
+def _fit_words(group: NodeGroup) -> str:
+    if not group.fits:
+        return ""
+    return " fits" if len(group.nodes) == 1 else " fit"
 
 
 def _cause_lines(causes: Sequence[Cause], nodes: int) -> Iterator[str]:
@@ -212,10 +219,15 @@ def _short_words(group: DeviceGroup) -> str:
 def _values(group: DeviceGroup) -> str:
     parts = []
     for name, values in group.values.items():
-        shown = list(values.items())[:VALUES_SHOWN]
+        # What is absent first: a name that no device has is a mistake more often than a value that few have.
+        ordered = sorted(values.items(), key=lambda entry: (not entry[0].startswith(ABSENT), -entry[1]))
+        shown = ordered[:VALUES_SHOWN]
+        if len(values) > VALUES_SHOWN:
+            parts.append(f"{name} has {len(values)} different values, such as {', '.join(value for value, _ in shown)}")
+            continue
         listed = ", ".join(f"{value} ({count})" if len(values) > 1 else value for value, count in shown)
-        more = ", …" if len(values) > VALUES_SHOWN else ""
-        parts.append(f"{name} is {listed}{more}")
+        over = " over all nodes" if len(values) > 1 and sum(values.values()) > group.count else ""
+        parts.append(f"{name} is {listed}{over}")
     return f"; {'; '.join(parts)}" if parts else ""
 
 

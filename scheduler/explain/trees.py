@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from math import inf
 
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import ALL, DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
@@ -17,6 +18,8 @@ from scheduler.dra.rejections import Reason, Rejection
 from scheduler.explain.facts import Cause, ClaimReport, DeviceGroup, NodeGroup, PoolTrouble, RequestReport, Verdict
 
 ABSENT = "absent"
+_DEVICES = "DynamicResources"
+"""The plugin that refuses devices."""
 THIS_POD = "this Pod"
 """The holder of devices that the search itself had taken; the allocator's word."""
 # Facts that differ from device to device although the reason is the same; they are summed instead.
@@ -197,8 +200,9 @@ def find_request(claim: ResourceClaim, name: str) -> ExactDeviceRequest | Device
 class NodeFold:
     """Nodes of which the same can be said become one group; each comes as a group of one node, in node order.
 
-    Device names and holders are those of the first node, numbers of devices are those of each node; holders of the
-    others are added, and causes with other numbers. Cost of one more node: what is said of it.
+    Device names are those of the first node, numbers of devices are those of each node, but for nodes whose devices
+    nobody refuses; holders and values of the others are added, and causes with other numbers. Cost of one more node:
+    what is said of it.
     """
 
     def __init__(self) -> None:
@@ -215,7 +219,7 @@ class NodeFold:
                 self._texts |= {(id(same), place, cause.about, cause.text): cause for cause in verdict.because}
             return
         same.nodes.extend(group.nodes)
-        _merge_holders(same, group)
+        _merge_devices(same, group)
         self._merge_causes(same, group)
 
     def _merge_causes(self, kept: NodeGroup, more: NodeGroup) -> None:
@@ -231,11 +235,11 @@ class NodeFold:
                     known.nodes += 1
 
     def groups(self) -> list[NodeGroup]:
-        """To be asked once. Largest group first, nodes that fit before all others."""
+        """To be asked once. Nodes that fit first, then the nearest to fitting; of equally near ones most nodes."""
         for group in self._folded.values():
             for verdict in group.verdicts:
                 _order_causes(verdict)
-        return sorted(self._folded.values(), key=lambda group: (not group.fits, -len(group.nodes)))
+        return sorted(self._folded.values(), key=lambda group: (not group.fits, *_distance(group), -len(group.nodes)))
 
 
 def together(groups: Iterable[NodeGroup], claims: Iterable[ResourceClaim]) -> Iterator[str]:
@@ -276,11 +280,19 @@ def holders_in(groups: Iterable[NodeGroup]) -> set[str]:
     return {holder for part in parts for holder in part.holders}
 
 
+def _distance(group: NodeGroup) -> tuple[int, float]:
+    """By plugins that refuse, then by devices that would do; all of them would where no device is refused."""
+    plugins = {verdict.plugin for verdict in group.verdicts}
+    if _DEVICES not in plugins:
+        return len(plugins), -inf
+    return len(plugins), -sum(max(request.left, 0) for claim in group.claims for request in claim.requests)
+
+
 def _likeness(group: NodeGroup) -> Hashable:
     name = group.nodes[0]
     return (
         group.fits,
-        group.devices,
+        group.devices if group.claims else 0,  # told only with what refuses them
         tuple(
             (verdict.plugin, verdict.code, tuple(verdict.reasons), frozenset(cause.about for cause in verdict.because))
             for verdict in group.verdicts
@@ -299,11 +311,11 @@ def _facts(part: DeviceGroup, name: str) -> Hashable:
         part.reason,
         part.count,
         tuple((key, value.replace(name, "<node>")) for key, value in part.detail.items()),
-        tuple(sorted((attribute, tuple(sorted(values.items()))) for attribute, values in part.values.items())),
+        tuple(sorted(part.values)),
     )
 
 
-def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
+def _merge_devices(kept: NodeGroup, more: NodeGroup) -> None:
     for claim, other in zip(kept.claims, more.claims, strict=True):
         for request, same in zip(claim.requests, other.requests, strict=True):
             for part, again in zip(request.refused, same.refused, strict=True):
@@ -313,6 +325,10 @@ def _merge_holders(kept: NodeGroup, more: NodeGroup) -> None:
                     if holder == THIS_POD:
                         continue  # it would take them on one node, not on all of them
                     part.holders[holder] = part.holders.get(holder, 0) + count
+                for attribute, values in again.values.items():
+                    read = part.values[attribute]
+                    for value, count in values.items():
+                        read[value] = read.get(value, 0) + count
 
 
 def _order_causes(verdict: Verdict) -> None:

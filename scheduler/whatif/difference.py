@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.api.core import Pod
@@ -31,7 +31,7 @@ class Outcome:
 
     ``devices``: claim → ``driver/pool/device`` in order of allocation. ``reason``: the condition's message, ``summary``
     what the event says of devices behind it. ``why``: how the node won. ``preempts``: Pods that would have to go for it
-    (with ``until_stable`` they have gone).
+    (with ``until_stable`` they have gone). ``scheduler``: of a Pod that is not served, whom it waits for.
     """
 
     state: str
@@ -42,6 +42,7 @@ class Outcome:
     why: str = ""
     preempts: tuple[str, ...] = ()
     nominated: str = ""
+    scheduler: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ class Difference:
 
     @property
     def troubled(self) -> bool:
-        """True when an added Pod waits, or a Pod that would have had a node has none; not for Pods that an edit deletes
-        by name, nor for those whose replacement has a node.
+        """True when an added Pod has no node, or a Pod that would have had one has none; not for Pods that an edit
+        deletes by name, those that come again, and those that another scheduler has to find a new place for.
         """
         return not self.stable or any(map(_bad, self.changes))
 
@@ -92,16 +93,26 @@ class Difference:
 def _bad(change: PodChange) -> bool:
     if change.change == REMOVED:
         return bool(change.cause) and change.cause != DELETED and not change.replacement
-    waits = change.after is not None and change.after.state not in (PLACED, UNSERVED)
-    return waits and change.change in (ADDED, NO_LONGER_PLACED)
+    if change.after is None or change.after.state == PLACED or change.change not in (ADDED, NO_LONGER_PLACED):
+        return False
+    # A Pod that comes with an edit was meant to be placed, whoever it names; one that had to go is its scheduler's.
+    return change.after.state != UNSERVED or (change.change == ADDED and not change.cause)
 
 
-def present(pods: Iterable[Pod], devices: Callable[[Pod], dict[str, tuple[str, ...]]]) -> dict[str, Outcome]:
-    """What is the case now, by ``namespace/name``: Pods that wait say what they were told last."""
+def present(
+    pods: Iterable[Pod], devices: Callable[[Pod], dict[str, tuple[str, ...]]], served: Collection[str]
+) -> dict[str, Outcome]:
+    """What is the case now, by ``namespace/name``: Pods that wait say what they were told last.
+
+    ``served``: the profiles' schedulers.
+    """
     found = {}
     for pod in pods:
         if pod.spec.nodeName:
             found[pod.key] = Outcome(PLACED, pod.spec.nodeName, devices(pod))
+            continue
+        if pod.spec.schedulerName not in served:
+            found[pod.key] = _unserved(pod)
             continue
         told = next((entry.message for entry in pod.status.conditions if entry.type == "PodScheduled"), "")
         found[pod.key] = Outcome(WAITS, reason=told or "it was not tried yet")
@@ -133,7 +144,7 @@ def _outcome(
         return Outcome(PLACED, pod.spec.nodeName, devices_of(simulation.world.store, pod), why=fate.why)
     profile = profiles.get(pod.spec.schedulerName)
     if profile is None:
-        return Outcome(UNSERVED, reason=f"it waits for scheduler {pod.spec.schedulerName}, which has no profile here")
+        return _unserved(pod)
     gate = simulation.held_back(pod, why_gated)
     if gate and not fate.message:
         return Outcome(HELD, reason=gate)
@@ -146,6 +157,11 @@ def _outcome(
         preempts=fate.preempts,
         nominated=fate.nominated,
     )
+
+
+def _unserved(pod: Pod) -> Outcome:
+    name = pod.spec.schedulerName
+    return Outcome(UNSERVED, reason=f"it waits for scheduler {name}, which has no profile here", scheduler=name)
 
 
 def devices_of(store: Store, pod: Pod) -> dict[str, tuple[str, ...]]:

@@ -45,8 +45,10 @@ def _apply(store: Store, kinds: Kinds, item: Json, count: int, namespace: str) -
     if item["kind"] not in _EXPANDED and item["kind"] != POD.name:
         _put(store, kinds, _placed_in(item, kinds, namespace))
         return
+    # One name for all of them in what is told.
+    subject = f"{item['kind']} {item['metadata'].get('namespace') or namespace}/{item['metadata']['name']}"
     for number in range(1, count + 1):
-        for made in _expanded(store, _numbered(item, number, count), namespace):
+        for made in _expanded(store, _numbered(item, number, count), namespace, subject):
             if made["kind"] == POD.name:
                 yield _put_pod(store, made)
             else:
@@ -153,22 +155,39 @@ def _dated(item: Json, stamp: str) -> Json:
 # Workloads
 
 
-def _expanded(store: Store, item: Json, namespace: str) -> Iterator[Json]:
-    """What a workload's controllers make of it; a Pod is itself."""
+def _expanded(store: Store, item: Json, namespace: str, subject: str) -> Iterator[Json]:
+    """What a workload's controllers make of it; a Pod is itself. ``subject``: what errors and notes are about."""
     metadata = {**item["metadata"], "namespace": item["metadata"].get("namespace") or namespace}
     item = {**item, "metadata": metadata}
     expand = _EXPANDED.get(item["kind"])
     if expand is None:
         yield item
         return
-    subject = f"{item['kind']} {metadata['namespace']}/{metadata['name']}"
-    spec = item.get("spec")
-    if not isinstance(spec, dict):
-        raise UserError(subject, "spec", "is missing")
-    template = spec.get("template")
+    yield from expand(store, item if expand is _refused else _with_template(store, item, subject), subject)
+
+
+def _with_template(store: Store, item: Json, subject: str) -> Json:
+    """``item``, which has a template for its Pods; of a CronJob one run. Raises UserError without a template."""
+    field = "spec"
+    if not isinstance(item.get(field), dict):
+        raise UserError(subject, field, "is missing")
+    if item["kind"] == "CronJob":
+        item, field = _one_run(store, item, subject), "spec.jobTemplate.spec"
+    template = item["spec"].get("template")
     if not isinstance(template, dict) or not isinstance(template.get("spec"), dict):
-        raise UserError(subject, "spec.template.spec", "is missing")
-    yield from expand(store, item, subject)
+        raise UserError(subject, f"{field}.template.spec", "is missing")
+    return item
+
+
+def _one_run(store: Store, item: Json, subject: str) -> Json:
+    """The Job that a CronJob makes when its time comes."""
+    job = item["spec"].get("jobTemplate")
+    if not isinstance(job, dict) or not isinstance(job.get("spec"), dict):
+        raise UserError(subject, "spec.jobTemplate.spec", "is missing")
+    store.note(f"{subject} is taken as one run of its Job, whatever its schedule")
+    suspended = {"suspend": True} if item["spec"].get("suspend") is True else {}
+    metadata = {"name": f"{item['metadata']['name']}-run", "namespace": item["metadata"]["namespace"]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {**job["spec"], **suspended}}
 
 
 def _pod_of(item: Json, uid: str, name: str, labels: Mapping[str, str] | None = None, **spec: Any) -> Json:
@@ -249,6 +268,6 @@ _EXPANDED: dict[str, Callable[[Store, Json, str], Iterator[Json]]] = {
     "ReplicationController": _replicas,
     "Deployment": _deployment,
     "StatefulSet": _stateful_set,
+    "CronJob": _job,
     "DaemonSet": _refused,
-    "CronJob": _refused,
 }

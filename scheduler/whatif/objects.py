@@ -61,6 +61,11 @@ class Objects:
         """Every usable object of a kind, in the order first seen."""
         return (item for (name, _), (_, item) in self.decoded.items() if name == kind)
 
+    @property
+    def empty(self) -> bool:
+        """Nothing of Kubernetes was in the dump, not even a list that says of which kind there is nothing."""
+        return not self.found
+
     def missing(self) -> list[str]:
         """Kinds that an answer about devices needs and that were not in the dump."""
         return [kind for kind in NEEDED if kind not in self.found]

@@ -134,7 +134,7 @@ async def test_the_kubeconfigs_token_is_used(command: Command, tmp_path: Path) -
         at = ("--server", url, "--insecure-skip-server-verify", "--kubeconfig", file)
         code, out, _ = await command("explain", "pod/big", *at)
         assert (code, "team" in out) == (2, False)
-        kubeconfig(tmp_path, ask.world.server.url, {})
+        kubeconfig(tmp_path, "https://127.0.0.1:1", {})
         code, _, error = await command("explain", "pod/big", *at)
         assert code == 1
         assert "no bearer token" in error
@@ -168,8 +168,15 @@ class Kubelet:
     """The streaming end of a port-forward, in the kubelets' protocol, behind the path of the API server."""
 
     def __init__(
-        self, target: int | dict[str, int] = 0, *, protocol: str = PROTOCOL, refuse: str = "", status: int = 0
+        self,
+        target: int | dict[str, int] = 0,
+        *,
+        protocol: str = PROTOCOL,
+        refuse: str = "",
+        status: int = 0,
+        behind: str = "",
     ) -> None:
+        self._behind = behind
         self._target, self._protocol, self._refuse, self._status = target, protocol, refuse, status
         self.tokens: list[str] = []
         self.pods: list[dict[str, Any]] = []
@@ -179,11 +186,19 @@ class Kubelet:
         app = web.Application()
         app.router.add_get("/api/v1/namespaces/{namespace}/pods", self._list)
         app.router.add_get("/api/v1/namespaces/{namespace}/pods/{name}/portforward", self._forward)
+        app.router.add_get("/{path:.*}", self._other)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
         await runner.cleanup()
+
+    async def _other(self, request: web.Request) -> web.Response:
+        """Everything else is for the API server behind it, if there is one."""
+        if not self._behind:
+            raise web.HTTPNotFound
+        async with aiohttp.ClientSession() as session, session.get(f"{self._behind}{request.path_qs}") as answer:
+            return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
 
     async def _list(self, request: web.Request) -> web.Response:
         assert request.query["labelSelector"] == "app.kubernetes.io/name=dra-scheduler"

@@ -81,7 +81,7 @@ async def test_another_answer_is_noticed(tmp_path: Path, capsys: Any, old: str, 
     assert "default/a: different" in shown
     assert "recorded: " in shown
     assert "replayed: " in shown
-    assert "1 decisions: 0 equal, 1 different, 0 refused" in shown
+    assert "1 decision: 0 equal, 1 different, 0 refused" in shown
 
 
 async def test_another_cluster_gives_another_answer(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scheduler.cli.demo import own_command
 from scheduler.cli.main import main
 
 COMMAND = [sys.executable, "-m", "scheduler.cli.main", "demo"]
@@ -29,9 +30,11 @@ def test_demo_tells_its_story_and_ends(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_keep_leaves_a_cluster_for_kubectl(number: signal.Signals, code: int) -> None:
-    """--keep prints a kubeconfig whose server answers, goes on until interrupted, and leaves no file behind."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_keep_leaves_a_cluster_for_kubectl(number: signal.Signals) -> None:
+    """--keep prints a kubeconfig whose server answers and a command that can be typed anywhere, goes on until a signal
+    ends it, which is no failure, and leaves no file behind.
+    """
     child = subprocess.Popen([*COMMAND, "--keep"], stdout=subprocess.PIPE, text=True)
     try:
         assert child.stdout is not None
@@ -39,13 +42,45 @@ def test_keep_leaves_a_cluster_for_kubectl(number: signal.Signals, code: int) ->
         server = yaml.safe_load(Path(path).read_text())["clusters"][0]["cluster"]["server"]
         with urllib.request.urlopen(f"{server}/api/v1/namespaces/demo/pods", timeout=5) as answer:
             assert b"too-big" in answer.read()
+        typed = next(line.strip() for line in child.stdout if "explain pod/too-big" in line)
+        assert typed == f"{sys.executable} -m scheduler.cli.main explain pod/too-big -n demo"
         assert child.poll() is None
     finally:
         child.send_signal(number)
-        assert child.wait(10) == code
+        assert child.wait(10) == 0
         assert not Path(path).exists()
         assert child.stdout is not None
         child.stdout.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_the_end_of_the_story_is_an_interruption(number: signal.Signals, code: int) -> None:
+    """The exit code says so, and nothing is printed about it."""
+    child = subprocess.Popen([*COMMAND, "--keep"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert "A cluster of" in child.stdout.readline() or "A cluster of" in child.stdout.readline()
+    child.send_signal(number)
+    assert child.communicate(timeout=20)[1] == ""
+    assert child.returncode == code
+
+
+def test_the_command_to_type_next_works_outside_the_virtual_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plain name where the PATH leads to the same file, else the whole path."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    for name in ("dra-scheduler", "kubectl-dra"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert own_command(f"{folder}/dra-scheduler") == f"'{folder}/dra-scheduler'"
+    monkeypatch.chdir(tmp_path)
+    assert own_command("a folder/kubectl-dra") == f"'{folder}/kubectl-dra'"
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    assert own_command(f"{folder}/dra-scheduler") == "dra-scheduler"
+    assert own_command(f"{folder}/kubectl-dra") == "kubectl dra"
 
 
 @pytest.mark.slow
@@ -65,7 +100,7 @@ def test_the_dashboard_is_left_running() -> None:
         assert child.poll() is None
     finally:
         child.send_signal(signal.SIGTERM)
-        assert child.wait(10) == 143
+        assert child.wait(10) == 0
         assert child.stdout is not None
         child.stdout.close()
 

@@ -62,6 +62,15 @@ def test_a_healthy_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "note: no Pod in the input: who uses a claim was not judged" in shown
 
 
+@pytest.mark.parametrize("content", ["", "Error from server (Forbidden): pods is forbidden"])
+def test_an_input_without_any_object(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error message that was saved as a dump is no healthy cluster."""
+    file = tmp_path / "dump.yaml"
+    file.write_text(content)
+    assert main(["doctor", "-f", str(file)]) == 1
+    assert "there is no Kubernetes object in it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

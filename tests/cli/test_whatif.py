@@ -66,6 +66,16 @@ def test_good_news_has_code_0(folder: Path) -> None:
     assert asked(folder, "--add", f"{folder}/pod.yaml")[0] == 0
 
 
+def test_a_manifest_without_scheduler_name_has_code_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody here would place it; with --serve behind it, it is placed."""
+    plain = pod("p", template="one")
+    del plain["spec"]["schedulerName"]
+    (folder / "plain.yaml").write_text(yaml.safe_dump(plain))
+    assert asked(folder, "--add", f"{folder}/plain.yaml")[0] == 2
+    assert "--serve default-scheduler after --add" in capsys.readouterr().out
+    assert asked(folder, "--add", f"{folder}/plain.yaml", "--serve", "default-scheduler")[0] == 0
+
+
 def test_json_and_yaml_say_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two spellings of one answer, by either name of the command."""
     argv = asked(folder, "--add", f"{folder}/pod.yaml", "-o", "json")[1]

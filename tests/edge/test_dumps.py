@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import yaml
@@ -25,15 +26,74 @@ ITEMS = [{"kind": "Node", "metadata": {"name": "a"}}, {"kind": "Node", "metadata
         json.dumps(ITEMS),
         "\n".join(json.dumps(item) + "\n---" for item in ITEMS).removesuffix("\n---"),
         yaml.safe_dump_all(ITEMS, default_flow_style=True, explicit_start=True),
+        "".join(json.dumps(item, indent=4) + "\n" for item in ITEMS),
+        "".join(yaml.safe_dump({"apiVersion": "v1", **item}) for item in ITEMS),
+        "".join(yaml.safe_dump({"kind": "Node", "apiVersion": "v1", **item}, sort_keys=False) for item in ITEMS),
+        "%YAML 1.1\n---\n" + yaml.safe_dump_all(ITEMS),
+        "---\n" + "---\n---\n".join(yaml.safe_dump(item) for item in ITEMS) + "---\n",
     ],
-    ids=["documents", "comment first", "json list", "json documents", "flow style"],
+    ids=[
+        "documents",
+        "comment first",
+        "json list",
+        "json documents",
+        "flow style",
+        "json appended",
+        "yaml appended",
+        "yaml appended, kind first",
+        "directive",
+        "kinds that the server lacks",
+    ],
 )
 def test_every_shape_gives_the_same_documents(tmp_path: Path, content: str) -> None:
     """YAML documents, a JSON list, JSON documents: always the two nodes, in order."""
     file = tmp_path / "dump"
     file.write_text(content)
-    assert [item for item in read_dumps([str(file)]) if item] == ITEMS
+    found = [
+        {key: value for key, value in item.items() if key != "apiVersion"} for item in read_dumps([str(file)]) if item
+    ]
+    assert found == ITEMS
     assert gc.isenabled()
+
+
+def _kubectl(*names: str) -> str:
+    """What ``kubectl get nodes -o yaml`` prints, without a ``---``."""
+    items = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in names]
+    return yaml.safe_dump({"apiVersion": "v1", "items": items, "kind": "List", "metadata": {"resourceVersion": ""}})
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lists_that_were_appended_lose_nothing(tmp_path: Path, encoding: str) -> None:
+    """``kubectl get … >> dump`` twice is two Lists, not one whose last ``items`` counts; whatever shell wrote it."""
+    file = tmp_path / "dump.yaml"
+    file.write_text(_kubectl("a", "b") + _kubectl("c") + "---\n" + _kubectl("d") + _kubectl("e"), encoding=encoding)
+    names = [[item["metadata"]["name"] for item in found["items"]] for found in read_dumps([str(file)])]
+    assert names == [["a", "b"], ["c"], ["d"], ["e"]]
+
+
+def test_a_name_that_stands_twice_in_one_object_is_an_error(tmp_path: Path) -> None:
+    """Nothing is chosen silently: file, line and name are told."""
+    file = tmp_path / "dump.yaml"
+    file.write_text("kind: Node\n---\napiVersion: v1\nkind: List\nitems:\n- kind: Node\nitems: []\n")
+    with pytest.raises(UserError, match=r"dump\.yaml: line 7: items stands a second time in one object"):
+        list(read_dumps([str(file)]))
+
+
+def test_an_error_in_an_appended_list_names_its_line(tmp_path: Path) -> None:
+    """Lines are those of the file, not of the part."""
+    file = tmp_path / "dump.yaml"
+    file.write_text("apiVersion: v1\nkind: A\napiVersion: v1\nkind: B\nspec: [\n")
+    with pytest.raises(UserError, match="line 6"):
+        list(read_dumps([str(file)]))
+
+
+def test_appended_json_takes_no_longer_than_one_document(tmp_path: Path) -> None:
+    """The YAML parser, a hundred times slower, never sees it."""
+    file = tmp_path / "dump.json"
+    items = [{"kind": "Node", "metadata": {"name": str(number)}} for number in range(2000)]
+    file.write_text("\n".join(json.dumps({"kind": "List", "items": items}, indent=4) for _ in range(2)))
+    with mock.patch("yaml.load_all", side_effect=AssertionError):
+        assert [len(found["items"]) for found in read_dumps([str(file)])] == [2000, 2000]
 
 
 def test_a_folder_stands_for_its_yaml_and_json_files(tmp_path: Path) -> None:

@@ -93,6 +93,30 @@ def test_a_second_holder_without_pods_is_released() -> None:
     assert json.loads(idle.repair.body)["status"]["allocation"] is None
 
 
+@pytest.mark.parametrize("times", [(None, None), ("2027-01-15T07:00:00Z", None), ("2027-01-15T07:00:00Z",) * 2])
+def test_who_was_first_is_not_made_up(times: tuple[str | None, str | None]) -> None:
+    """Without two different times nobody is said to have come first, and whom the commands hit is named."""
+    claims = [held(name, "n1", "d1", pod=name) for name in ("x", "y")]
+    for claim, time in zip(claims, times, strict=True):
+        claim["status"]["allocation"].pop("allocationTimestamp")
+        if time is not None:
+            later(claim, time)
+    finding = one(cluster(*claims, running("x", "x"), running("y", "y")))
+    assert finding.what.endswith("at the same time; it is not known which of them had it first")
+    assert finding.advice.startswith("choose who keeps it: the commands let default/y go; no controller creates")
+    assert finding.commands == ("kubectl delete pod -n default y",)
+
+
+def test_a_command_that_heals_two_things_is_printed_once() -> None:
+    """Where it is needed again the text says under what it stands; the data has it with each finding."""
+    diagnosis = examine(look(cluster(later(held("idle", "n1", "d0")))))
+    twice, idle = diagnosis.findings
+    lines = list(diagnosis_lines(diagnosis))
+    assert twice.commands == idle.commands
+    assert sum("kubectl patch resourceclaim idle" in line for line in lines) == 1
+    assert f"  heals it: what stands above under Device {DRIVER}/n1/d0" in lines
+
+
 def test_an_exclusive_holder_beside_a_share() -> None:
     """A share and a whole device exclude each other."""
     share = held("s", "n1", "d2", pod="s", shareID="1", consumedCapacity={"memory": "1Gi"})
@@ -365,7 +389,7 @@ def test_the_text_has_each_command_on_a_line_of_its_own() -> None:
     diagnosis = examine(look(cluster(held("ghost", "n1", "d1", pod="gone"))))
     lines = list(diagnosis_lines(diagnosis))
     assert f"    {diagnosis.findings[0].commands[0]}" in lines
-    assert "0 errors, 1 warnings, 0 notes (looked at: ResourceClaim 2, Pod 1, ResourceSlice 1)" in lines
+    assert "0 errors, 1 warning, 0 notes (looked at: ResourceClaim 2, Pod 1, ResourceSlice 1)" in lines
 
 
 NAMES = st.sampled_from(["p0", "p1", "p2", "p3"])

@@ -185,3 +185,42 @@ def test_totals_equal_the_ledger(items: list[Object]) -> None:
         assert sum(line.total for line in lines) == len(published)
     by_device = {(line.driver, line.pool, line.device) for line in lines if line.used or line.shared}
     assert by_device == {(key.driver, key.pool, key.device) for key in held_now}
+
+
+def test_a_fleet_that_nobody_uses_is_not_fragmented() -> None:
+    """However many nodes it has: one request gets all that a node has, and never could get more."""
+    names = [f"n{number}" for number in range(5)]
+    devices = [device(f"d{number}") for number in range(4)]
+    free = [*map(node, names), gpu_class(), *(slice_of(name, devices) for name in names)]
+    (line,) = inventory(free).lines
+    assert (line.free, line.largest, line.largest_empty, line.fragmentation) == (20, 4, 4, 0.0)
+    three = [held(f"h-{name}", name, "d0", "d1", "d2") for name in names]
+    (line,) = inventory([*free, *three]).lines
+    assert (line.free, line.largest, line.largest_empty, line.fragmentation) == (5, 1, 4, 0.75)
+    (line,) = inventory([*free, *three, *(held(f"i-{name}", name, "d3") for name in names[1:])]).lines
+    assert (line.free, line.largest, line.fragmentation) == (1, 1, 0.0), "one free device cannot be scattered"
+
+
+def test_partitions_of_free_devices_are_not_fragmented() -> None:
+    """A whole device and its two halves are three devices, of which two can be had at once."""
+    counters = {"counterSets": [{"name": "s", "counters": {"part": {"value": "2"}}}]}
+    sizes = {"whole": "2", "half-0": "1", "half-1": "1"}
+    parts = [
+        device(name, consumesCounters=[{"counterSet": "s", "counters": {"part": {"value": size}}}])
+        for name, size in sizes.items()
+    ]
+    shared = slice_of("n1", [], name="counters", count=2, sharedCounters=counters["counterSets"])
+    (line,) = inventory([node("n1"), gpu_class(), shared, slice_of("n1", parts, count=2)]).lines
+    assert (line.free, line.largest, line.largest_empty, line.fragmentation) == (3, 2, 2, 0.0)
+
+
+def test_a_device_with_two_holders_is_told_once_and_the_doctor_named() -> None:
+    """It counts as one used device; what to do about it is another command's answer."""
+    items = [node("n1"), gpu_class(), slice_of("n1", [device("a"), device("b")])]
+    found = inventory([*items, held("one", "n1", "a"), held("two", "n1", "a")])
+    assert (found.lines[0].used, found.lines[0].free) == (1, 1)
+    assert found.caveats == [
+        "1 device is held by more than one claim at the same time: dra-scheduler doctor tells by which, and what "
+        "heals it"
+    ]
+    assert inventory([*items, held("one", "n1", "a")]).caveats == []

@@ -18,9 +18,9 @@ MODEL = f'device.attributes["{DRIVER}"].model'
 def linted(items: list[Object], manifests: list[Object] | None = None) -> Findings:
     snap = snapshot([*items, *(manifests or [])])
     objects, stored = snap.objects, snapshot(items).objects
-    given = snapshot(manifests or []).objects.raw
+    given = snapshot(manifests).objects.raw if manifests else {}
     rules = objects.of("DeviceTaintRule")
-    return lint(snap.state, objects.templates, rules, stored.raw, snap.profiles, given)
+    return lint(snap.state, objects.templates, rules, stored.raw, snap.profiles, given, listed=stored.found)
 
 
 def base(devices: list[Object], *more: Object) -> list[Object]:
@@ -348,3 +348,201 @@ def test_what_makes_pods_is_judged_before_there_are_any(kind: str) -> None:
         ("claim-missing", f"{kind} default/own", f"{prefix}.resourceClaims[0].resourceClaimName"),
         ("another-scheduler", f"{kind} default/foreign", f"{prefix}.schedulerName"),
     }
+
+
+MATCH = [{"matchAttribute": f"{DRIVER}/model"}]
+TWO_KINDS = [device("a"), device("b", model="H100")]
+
+
+@pytest.mark.parametrize(
+    ("devices", "claim", "check", "path", "what"),
+    [
+        (
+            [device("a"), device("b")],
+            want(request("x", 2), request("y", 2)),
+            "count-too-large",
+            "requests",
+            "requests x and y ask for 4 devices together; a node has 2 that match at most, even if every device were "
+            "free",
+        ),
+        (
+            TWO_KINDS,
+            want(request("x"), request("y"), constraints=MATCH),
+            "match-too-large",
+            "constraints[0].matchAttribute",
+            f"requests x and y ask for 2 devices with one {DRIVER}/model; no node has them, even if every device were "
+            "free",
+        ),
+        (
+            [device("a"), device("b")],
+            want(request("x"), request("y"), constraints=[{"distinctAttribute": f"{DRIVER}/model"}]),
+            "distinct-too-large",
+            "constraints[0].distinctAttribute",
+            f"requests x and y ask for 2 devices with different {DRIVER}/model; no node has them, even if every device "
+            "were free",
+        ),
+        (
+            TWO_KINDS,
+            want(request("one"), request("x", 1, f'{MODEL} == "A100"'), request("y", 1, f'{MODEL} == "A100"')),
+            "count-too-large",
+            "requests",
+            "requests x and y ask for 2 devices together; a node has 1 that match at most, even if every device were "
+            "free",
+        ),
+        (
+            [device(f"d{number}") for number in range(40)],
+            want(request("x", 20), request("y", 20)),
+            "count-too-large",
+            "requests",
+            "requests x and y ask for 40 devices together; no node has them, even if every device were free",
+        ),
+        (
+            [device("a", **SHARED)],
+            want(*(request(name, 1, capacity={"requests": {"memory": "30Gi"}}) for name in "xy")),
+            "count-too-large",
+            "requests",
+            "requests x and y ask for 2 devices together; no node has them, even if every device were free",
+        ),
+        (
+            [device("a"), device("b")],
+            want(request("x"), {"name": "y", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}),
+            "count-too-large",
+            "requests",
+            "requests x and y ask for devices together; no node has them, even if every device were free",
+        ),
+        (
+            TWO_KINDS,
+            want({"name": "x", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}, constraints=MATCH),
+            "match-too-large",
+            "constraints[0].matchAttribute",
+            f"request x asks for devices with one {DRIVER}/model; no node has them, even if every device were free",
+        ),
+    ],
+    ids=["sum", "alike", "different", "only-those-at-fault", "limit-of-a-claim", "shares", "all", "all-alike"],
+)
+def test_a_claim_that_no_node_could_serve(
+    devices: list[Object], claim: Object, check: str, path: str, what: str
+) -> None:
+    """Every request alone would do; together they are too much, also when nothing is in use."""
+    (finding,) = linted(base(devices, claim)).findings
+    assert (finding.severity, finding.check, finding.path) == ("error", check, f"spec.devices.{path}")
+    assert finding.what == what
+
+
+def _first_available(*subs: Object, name: str = "r") -> Object:
+    return {"name": name, "firstAvailable": [{"deviceClassName": "gpu", **sub} for sub in subs]}
+
+
+TAINT = {"key": "k", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        base([device("a")], slice_of(None, [device("far")]), want(request("x"), request("y"))),
+        base(TWO_KINDS, want(request("x"), request("y", 1, f'{MODEL} == "H100"'), constraints=[
+            {"matchAttribute": f"{DRIVER}/model", "requests": ["y"]}])),
+        base([device("a", **SHARED)], want(*(
+            request(name, 1, capacity={"requests": {"memory": "20Gi"}}) for name in "xy"))),
+        base([device("a"), device("b")], held("h", "n1", "a"), want(request("x", adminAccess=True), request("y"))),
+        base([device("a", taints=[TAINT]), device("b", taints=[TAINT])], want(request("x"), request("y"))),
+        base([device("a"), device("b")], held("h", "n1", "a", "b"), want(request("x"), request("y"))),
+        base([device("a"), device("b")], want({"name": "y", "exactly": {
+            "deviceClassName": "gpu", "allocationMode": "All"}})),
+        base([device("a"), device("b")], want(_first_available({"name": "big", "count": 2}, {"name": "small"}),
+                                              request("y"))),
+        base([device("a")], slice_of("n2", [device("b")], count=2), want(request("x"), request("y"))),
+        [gpu_class(), slice_of("n1", [device("a"), device("b")]), want(request("x"), request("y"))],
+        [gpu_class(), want(request("x"), request("y")), slice_of(None, [device("a")], name="one") | {"spec": {
+            "driver": DRIVER, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": [device("a")],
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]}}}],
+    ],
+    ids=["for-all-nodes", "constraint-of-one", "shares", "admin", "taints", "in-use", "all", "first-available",
+         "incomplete-pool", "no-nodes", "nodes-by-labels"],
+)  # fmt: skip
+def test_a_claim_that_a_node_could_serve_is_not_blamed(items: list[Object]) -> None:
+    """Nor one of which it is not certain: a pool that is not complete, nodes that are not known."""
+    assert linted(items).findings == []
+
+
+def test_what_could_not_be_judged_is_said() -> None:
+    """One pool is incomplete, and may have what the claim lacks."""
+    items = base([device("a")], slice_of("n2", [device("b")], count=2), want(request("x"), request("y")))
+    assert any("was not judged for 1 claim: pools are incomplete" in caveat for caveat in linted(items).caveats)
+
+
+def test_an_alternative_that_is_passed_over_is_a_note() -> None:
+    """The cluster has no H100, but the claim takes an A100 instead; with neither it is an error as before."""
+    h100 = {"name": "best", "selectors": [{"cel": {"expression": f'{MODEL} == "H100"'}}]}
+    (finding,) = linted(base([device("a")], want(_first_available(h100, {"name": "good"})))).findings
+    assert (finding.severity, finding.check) == ("note", "request-matches-nothing")
+    (finding,) = linted(base([device("a")], want(_first_available(h100)))).findings
+    assert finding.severity == "error"
+
+
+def test_alternatives_that_all_ask_for_too_much_together() -> None:
+    """Whichever of them is taken, the node lacks a device for the other request."""
+    claim = want(_first_available({"name": "big", "count": 2}, {"name": "alike", "count": 2}), request("y"))
+    (finding,) = linted(base([device("a"), device("b")], claim)).findings
+    assert (finding.check, finding.path) == ("count-too-large", "spec.devices.requests")
+
+
+def test_a_device_is_counted_once_for_all_requests_of_a_constraint() -> None:
+    """Two devices are published, one lacks the attribute, and two requests ask for either."""
+    claim = want(request("x"), request("y"), constraints=MATCH)
+    found = linted(base([device("a"), device("c"), {"name": "b"}], claim)).findings
+    assert [finding.what for finding in found] == [
+        f"1 of 3 devices that match lacks {DRIVER}/model, for example {DRIVER}/n1/b"
+    ]
+
+
+NO_TEMPLATES: Object = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplateList", "items": []}
+
+
+def test_a_template_is_missing_in_a_cluster_without_any() -> None:
+    """The kind was listed: there is none. Its Pods are told as waiting for it, not as left to another scheduler."""
+    lost = pod("p", template="typ", scheduler="default-scheduler")
+    found = linted([*base([device("a")], lost), NO_TEMPLATES], [_workload("Job", "j", resourceClaimTemplateName="typ")])
+    assert [(finding.check, finding.subject) for finding in found.findings] == [
+        ("template-missing", "Pod default/p"),
+        ("template-missing", "Job default/j"),
+    ]
+
+
+@pytest.mark.parametrize("user", [pod("p", template="typ"), _workload("Job", "j", resourceClaimTemplateName="typ")])
+def test_without_the_kind_no_template_is_called_missing(user: Object) -> None:
+    """A dump that does not list templates says nothing of them; that is noted."""
+    found = linted(base([device("a")], user))
+    assert found.findings == []
+    assert found.caveats == [
+        "the input does not list ResourceClaimTemplates: whether those that Pods name exist was not judged"
+    ]
+    assert linted(base([device("a")], user, template("typ"))).caveats == []
+
+
+def test_only_claims_that_were_written_are_counted() -> None:
+    """Claims that the controller has still to make for three Pods are looked at by their template."""
+    items = base([device("a")], template("t"), want(request()), *(pod(f"p{n}", template="t") for n in range(3)))
+    assert linted(items).checked["ResourceClaim"] == 1
+
+
+def _nodes(number: int, *models: str) -> list[Object]:
+    made = [node(f"n{n}") for n in range(number)]
+    devices = [device(f"d{place}", model=model) for place, model in enumerate(models)]
+    return [gpu_class(), *made, *(slice_of(f"n{n}", devices) for n in range(number))]
+
+
+def test_the_one_node_that_can_serve_a_claim_is_found() -> None:
+    """A hundred nodes look alike and cannot; the last one differs by the values of an attribute alone."""
+    claim = want(request("x"), request("y"), constraints=MATCH)
+    last = [node("last"), slice_of("last", [device("d0", model="H100"), device("d1", model="H100")])]
+    assert linted([*_nodes(100, "A100", "H100"), *last, claim]).findings == []
+    assert [finding.check for finding in linted([*_nodes(100, "A100", "H100"), claim]).findings] == ["match-too-large"]
+
+
+def test_nodes_that_are_alike_are_tried_once() -> None:
+    """A search that fails takes long; on three hundred equal nodes it does not take three hundred times as long."""
+    claims = [want(request("x", 3), request("y", count), name=f"c{count}", constraints=MATCH) for count in (2, 3, 4)]
+    found = linted([*_nodes(300, *("A100", "H100") * 4), *claims])
+    assert {finding.check for finding in found.findings} == {"match-too-large"}
+    assert (len(found.findings), found.caveats) == (3, [])

@@ -106,6 +106,8 @@ def test_a_pod_that_fits_now_is_told_so() -> None:
     assert (found.phase, found.node) == ("fits", "free")
     assert "node free fits" in text
     assert "node n0" in text
+    items += [node("also"), slice_of("also", [device("a")])]
+    assert "2 nodes: free, also fit\n" in explained(items)[1]
 
 
 def test_a_pod_of_another_scheduler_is_judged_by_our_profile() -> None:

@@ -101,7 +101,15 @@ def test_edits_are_decoded_in_order() -> None:
         ),
         (add({**named("Pod"), "spec": []}), "Pod default/x"),
         (add({**pod("x"), "metadata": {"name": "x", "labels": 3}}), "Pod default/x"),
-        (add(named("DaemonSet", "apps/v1")), "DaemonSet default/x: spec: is missing"),
+        (add(named("DaemonSet", "apps/v1")), "DaemonSet default/x: kind: a DaemonSet is not taken apart into"),
+        (
+            add({**named("CronJob", "batch/v1"), "spec": {"schedule": "@daily"}}),
+            "CronJob default/x: spec.jobTemplate.spec: is missing",
+        ),
+        (
+            add({**named("CronJob", "batch/v1"), "spec": {"jobTemplate": {"spec": {}}}}),
+            "CronJob default/x: spec.jobTemplate.spec.template.spec: is missing",
+        ),
         (add({**pod("x"), "spec": {"containers": [{"name": "c", "resources": {"requests": 3}}]}}), "Pod default/x"),
         (add({**claim("c"), "spec": {"devices": 3}}), "ResourceClaim default/c"),
     ],
@@ -258,12 +266,40 @@ profiles:
 def test_pods_of_another_scheduler_can_be_served() -> None:
     """What if these Pods were ours? Without the edit they are left alone, and said to be."""
     items = [*gpu_nodes(1), pod("p", scheduler="default-scheduler")]
-    assert ask(items, {"cordon": {"node": "n1"}}).changes == []
+    left = ask(items, {"cordon": {"node": "n1"}})
+    assert (left.changes, left.troubled) == ([], False)
     found = ask(items, {"serve": {"schedulerName": "default-scheduler"}})
     (change,) = found.changes
     assert (change.change, change.before.state, change.after.node) == ("placed now", "not served", "n1")  # type: ignore[union-attr]
     added = ask(gpu_nodes(1), add(pod("q", scheduler="other")))
     assert "it waits for scheduler other, which has no profile here" in by_pod(added)["q"].after.reason  # type: ignore[union-attr]
+
+
+def test_an_added_pod_that_names_another_scheduler_has_no_place() -> None:
+    """The usual mistake, a manifest without schedulerName, is trouble; with serve behind it, it is not."""
+    lost = ask(gpu_nodes(1), add(pod("q", scheduler="default-scheduler")))
+    assert lost.troubled
+    assert by_pod(lost)["q"].after.scheduler == "default-scheduler"  # type: ignore[union-attr]
+    assert not ask(
+        gpu_nodes(1), add(pod("q", scheduler="default-scheduler")), {"serve": {"schedulerName": "default-scheduler"}}
+    ).troubled
+
+
+def test_pods_that_must_go_and_are_another_schedulers_are_no_trouble() -> None:
+    """Where they come again is not decided here."""
+    items = [*gpu_nodes(2), placed(pod("web-1", scheduler="default-scheduler"), "n1", "ReplicaSet/web"),
+             placed(pod("db-0", scheduler="default-scheduler"), "n1", "StatefulSet/db")]  # fmt: skip
+    found = ask(items, {"drain": {"node": "n1"}})
+    assert places(found) == {"web-1": "gone", "web-1-new": "", "db-0": ""}
+    assert not found.troubled
+
+
+@pytest.mark.parametrize("edits", [[], [{"uncordon": {"node": "n1"}}]], ids=["now", "without the edits"])
+def test_pods_of_another_scheduler_count_alike_on_both_sides(edits: list[Object]) -> None:
+    """They are neither placed nor waiting here, and nothing changes about them."""
+    found = ask([*gpu_nodes(1), pod("p", scheduler="default-scheduler")], *edits)
+    assert found.before == found.after
+    assert (found.after.waiting, found.changes, found.unchanged) == (0, [], 1)
 
 
 def test_a_node_that_is_deleted_takes_slices_and_pods_along() -> None:

@@ -9,6 +9,7 @@ import pytest
 from scheduler.api.core import Pod
 from scheduler.app.snapshot import objects_of, readable_kinds
 from scheduler.dra.features import Features
+from scheduler.errors import UserError
 from scheduler.whatif.manifests import apply_manifests
 from scheduler.whatif.store import Store
 from tests.app.objects import gpu_class, gpu_slice, node, pod, template
@@ -18,7 +19,7 @@ from tests.whatif.worlds import NOW, Object, add, ask, by_pod, places
 def applied(*documents: Object, items: tuple[Object, ...] = (), count: int = 1) -> tuple[list[Pod], Store]:
     """The Pods that come of it, and the store."""
     features = Features()
-    store = Store(objects_of(items, features, live=False), NOW)
+    store = Store(objects_of(items, features, live=True), NOW)
     return apply_manifests(store, readable_kinds(features), documents, count, "team"), store
 
 
@@ -58,6 +59,32 @@ def test_several_jobs_have_names_of_their_own() -> None:
     """Job times two: each with its Pods, in order."""
     pods, _ = applied(workload("Job", "batch/v1", parallelism=2), count=2)
     assert [one.metadata.name for one in pods] == ["w-1-0", "w-1-1", "w-2-0", "w-2-1"]
+
+
+def test_what_is_told_of_several_jobs_is_told_once() -> None:
+    """Their numbers are ours: notes and mistakes name the object that stands in the file."""
+    _, store = applied(workload("Job", "batch/v1", parallelism=2, completions=5), count=3)
+    assert list(store.notes) == ["Job team/w: 2 of its 5 Pods run at the same time"]
+    with pytest.raises(UserError, match=r"Job team/w: spec\.parallelism"):
+        applied(workload("Job", "batch/v1", parallelism="2"), count=3)
+
+
+def cron_job(**spec: Any) -> Object:
+    """A CronJob named w of two Pods at a time."""
+    job = workload("Job", "batch/v1", parallelism=2)["spec"]
+    body = {"schedule": "@daily", "jobTemplate": {"spec": job}, **spec}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "w"}, "spec": body}
+
+
+def test_a_cron_job_is_one_run_of_its_job() -> None:
+    """The Pods of that Job, and a sentence that says so; a suspended one makes none."""
+    pods, store = applied(cron_job())
+    assert [one.metadata.name for one in pods] == ["w-run-0", "w-run-1"]
+    owner = pods[0].metadata.controller()
+    assert owner is not None
+    assert (owner.kind, owner.name) == ("Job", "w-run")
+    assert list(store.notes) == ["CronJob team/w is taken as one run of its Job, whatever its schedule"]
+    assert applied(cron_job(suspend=True))[0] == []
 
 
 def test_an_indexed_job_says_the_index() -> None:

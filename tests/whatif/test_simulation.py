@@ -305,7 +305,7 @@ def test_a_pod_that_waits_at_permit() -> None:
 
 def test_an_empty_cluster_is_no_error() -> None:
     """Everything waits, and the kinds that the input lacks are named."""
-    found = ask([], add(pod("p")), until_stable=True)
+    found = ask([{"kind": "PodList", "apiVersion": "v1", "items": []}], add(pod("p")), until_stable=True)
     assert by_pod(found)["p"].after.reason == "no nodes available to schedule pods"  # type: ignore[union-attr]
     assert found.caveats[0] == "no Node in the input: no Pod fits anywhere without nodes"
 

@@ -29,6 +29,31 @@ def test_pods_that_wait_for_one_reason_are_told_together() -> None:
     assert lines[3].startswith("0 Pods placed, 100 waiting")
 
 
+def test_a_reason_that_names_the_pod_does_not_keep_pods_apart() -> None:
+    """A template that is missing is one line for all Pods of a Job; a single Pod is named."""
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+           "spec": {"parallelism": 2, "template": {"spec": pod("x", template="gone")["spec"]}}}  # fmt: skip
+    lines = told([node("n1")], add(job, count=3)).splitlines()
+    assert lines[1:3] == [
+        "added 6 pods: default/j-1-0, default/j-1-1, default/j-2-0, …, default/j-3-1",
+        '  is: held back: pod "…": ResourceClaim not created yet',
+    ]
+    assert lines[3].startswith("0 Pods placed, 6 waiting")
+    assert 'pod "default/p": ResourceClaim not created yet' in told([node("n1")], add(pod("p", template="gone")))
+
+
+def test_pods_of_a_scheduler_that_is_not_served_come_with_a_way_out() -> None:
+    """What to write instead; nothing of the kind for Pods that were there before."""
+    lines = told([node("n1")], add(pod("p", scheduler="default-scheduler"), count=2)).splitlines()
+    assert lines[2] == "  is: not served: it waits for scheduler default-scheduler, which has no profile here"
+    assert lines[4] == (
+        "Pods of default-scheduler get no place here: --serve default-scheduler after --add, or the name of a profile "
+        "in spec.schedulerName"
+    )
+    there = told([node("n1"), pod("p", scheduler="default-scheduler")], {"uncordon": {"node": "n1"}})
+    assert "--serve" not in there
+
+
 def test_a_long_answer_is_cut_and_says_so() -> None:
     """Whoever has a node has lines of its own."""
     shown = told(
