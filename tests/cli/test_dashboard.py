@@ -32,9 +32,9 @@ async def test_a_signal_is_the_way_to_end_it(number: signal.Signals) -> None:
     child = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=asyncio.subprocess.PIPE)
     try:
         assert child.stdout is not None
-        assert b"Open http://127.0.0.1:" in await asyncio.wait_for(child.stdout.readline(), 20)
+        assert b"Open http://127.0.0.1:" in await asyncio.wait_for(child.stdout.readline(), 60)
         child.send_signal(number)
-        assert await asyncio.wait_for(child.wait(), 10) == 0
+        assert await asyncio.wait_for(child.wait(), 60) == 0
     finally:
         if child.returncode is None:
             child.kill()
@@ -69,6 +69,11 @@ async def test_a_scheduler_that_does_not_answer_can_be_given_up() -> None:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         command = ("-m", "scheduler.cli.main", "dashboard", "--server", url)
         child = await asyncio.create_subprocess_exec(sys.executable, *command)
-        await asyncio.wait_for(asked.wait(), 20)
-        child.send_signal(signal.SIGINT)
-        assert await asyncio.wait_for(child.wait(), 10) == 130
+        try:
+            await asyncio.wait_for(asked.wait(), 60)
+            child.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(child.wait(), 60) == 130
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
