@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -268,13 +268,14 @@ async def test_only_the_api_server_is_answered_where_callers_are_known(
         await asyncio.to_thread(guard.start_and_wait)
 
         async def refused() -> bool:
-            try:
+            with suppress(ApiError):
                 await allocate(api, "first", result("a"), dryRun="All")
-            except ApiError as error:
-                return "client certificate is needed" in error.message
-            return False
+            name = "dra_scheduler_guard_request_duration_seconds_count"
+            return await asyncio.to_thread(guard.metric, name, code="401") > 0
 
         await eventually(refused, "the API server, which shows no certificate here, is not answered")
+        with pytest.raises(ApiError, match="failed calling webhook"):
+            await allocate(api, "first", result("a"))
         assert await asyncio.to_thread(guard.metric, "dra_scheduler_guard_reservations") == 0
     finally:
         await remove(api)
