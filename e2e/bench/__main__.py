@@ -32,7 +32,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--floor", action="store_true", help="also a client that decides nothing: plain and device only"
     )
-    parser.add_argument("--out", type=Path, default=Path("bench-results"), help="folder for JSON and plots")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for JSON and plots")
     parser.add_argument("--timeout-s", type=float, default=600.0, help="bound on one run")
     arguments = parser.parse_args()
     unknown = set(arguments.workloads) - set(WORKLOADS)
