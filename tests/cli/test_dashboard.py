@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ async def test_a_scheduler_that_does_not_answer_can_be_given_up() -> None:
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         command = ("-m", "scheduler.cli.main", "dashboard", "--server", url)
-        child = await asyncio.create_subprocess_exec(sys.executable, *command)
+        # A shell that runs the tests in the background lets them, and their children, ignore Ctrl-C.
+        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        child = await asyncio.create_subprocess_exec(sys.executable, *command, preexec_fn=heed)
         try:
             await asyncio.wait_for(asked.wait(), 60)
             child.send_signal(signal.SIGINT)
