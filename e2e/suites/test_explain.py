@@ -76,7 +76,9 @@ async def test_the_waiting_pod_is_explained_the_same_way_everywhere(
             asked = kubectl, "dra", "explain", "pod/big", "--kubeconfig", kubeconfig, "-o", "json"
             plugin_code, said = await _run(*asked, environment=plugged)
             assert (plugin_code, json.loads(said)) == (2, live)
-            assert from_file == live
+            # One list of several kinds does not tell which of them were asked for and are empty.
+            assert [caveat.partition(":")[0] for caveat in from_file["caveats"]] == ["no DeviceTaintRule in the input"]
+            assert {**from_file, "caveats": []} == live
             assert from_file["message"] == message
             hint = next(hint for hint in live["hints"] if hint["change"] == "claim ends")
             code, found = await _ask("inventory", "--kubeconfig", kubeconfig)
