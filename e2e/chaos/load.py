@@ -67,6 +67,9 @@ async def prepare(api: Api) -> Drivers:
     return drivers
 
 
+NAMESAKE_S = 0.2
+
+
 class Load:
     """Changes the cluster at random, until cancelled. ``deleted``: uids of the Pods it has deleted.
 
@@ -127,17 +130,17 @@ class Load:
         await asyncio.gather(*(self._create() for _ in range(8)))
 
     async def _end_one(self, grace_period_s: int | None = None) -> str | None:
-        """Delete a random Pod; its name, None when there is none. Raises ApiError, also when it was gone already."""
+        """Delete a random Pod; its name, None when there is none. Raises ApiError, also when it was gone already.
+
+        One that is there just before counts as deleted whatever the answer to the request is: it may have been sent
+        twice, or have taken effect in part.
+        """
         if not self._pods:
             return None
         name, uid = self._pods.pop(self._rng.randrange(len(self._pods)))
+        await self._api.get(PODS, name, NS)
         self.deleted.add(uid)  # before the request: the load may be cancelled before it sees the answer
-        try:
-            await self._api.delete(PODS, name, NS, grace_period_s=grace_period_s)
-        except ApiError as error:
-            if error.status < 500:  # refused, or somebody else has ended it
-                self.deleted.discard(uid)
-            raise
+        await self._api.delete(PODS, name, NS, grace_period_s=grace_period_s)
         return name
 
     async def _delete(self) -> None:
@@ -153,6 +156,15 @@ class Load:
         if (name := await self._end_one(grace_period_s=0)) is not None:
             await self._make(name)
             self.counts["Pods deleted and created again under one name"] += 1
+            await self._outlived(*self._pods[-1])
+
+    async def _outlived(self, name: str, uid: str) -> None:
+        """A deletion of its namesake that is still under way may take the new Pod along, at once: seen once, in the
+        revision after its creation, before any scheduler had looked at it. That is nothing a scheduler has lost.
+        """
+        await asyncio.sleep(NAMESAKE_S)
+        if await self._api.find(PODS, name, NS) is None:
+            self.deleted.add(uid)
 
     async def _shared(self) -> None:
         """A claim that Pods share is deleted (it stays while it is reserved) or made again."""

@@ -40,11 +40,15 @@ class FakeApi:
         self._pods[name] = f"uid-{self.made}"
         return {"metadata": {"name": name, "uid": self._pods[name]}}
 
-    async def delete(self, resource: Resource, name: str, namespace: str, *, grace_period_s: int | None = None) -> None:
+    async def get(self, resource: Resource, name: str, namespace: str) -> Object:
         assert resource is PODS
         self._lose()
         if name not in self._pods:
             raise ApiError(404, "NotFound", f"pods {name!r} not found")
+        return {"metadata": {"name": name, "uid": self._pods[name]}}
+
+    async def delete(self, resource: Resource, name: str, namespace: str, *, grace_period_s: int | None = None) -> None:
+        assert resource is PODS
         self.deleted.add(self._pods.pop(name))
 
     def _lose(self) -> None:
@@ -55,6 +59,7 @@ class FakeApi:
 class PodsOnly(Load):
     """Nothing but Pods."""
 
+    async def _outlived(self, name: str, uid: str) -> None: ...
     async def _shared(self) -> None: ...
     async def _restart_driver(self) -> None: ...
     async def _cordon(self) -> None: ...
