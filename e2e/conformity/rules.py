@@ -37,7 +37,9 @@ def _terms_of_a_device(case: Json, ours: Json, theirs: Json) -> bool:
 def _share_of_a_dedicated_device(case: Json, ours: Json, theirs: Json) -> bool:
     """Upstream gave out, or failed on, a device of which a share is in use, and we passed it by."""
     allocated, given = case.get("allocated") or (), theirs.get("results") or ()
-    if any(f"{'/'.join(device)}: " in theirs.get("error", "") for device in _shared(allocated) & _dedicated(case)):
+    names = ["/".join(device) for device in _shared(allocated) & _dedicated(case)]
+    error = theirs.get("error", "")
+    if any(f"{name}: " in error or f"cannot add device {name} because " in error for name in names):
         return bool(ours.get("error") != theirs["error"])
     return held_and_given(allocated, given) and not held_and_given(allocated, ours.get("results") or ())
 
