@@ -14,7 +14,7 @@ from scheduler.api.kinds import POD, Kind
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.resource import ResourceClaim
 from scheduler.api.versions import ResourceKinds
-from scheduler.app.snapshot import left_out
+from scheduler.app.snapshot import without_objects
 from scheduler.config import SchedulerConfig
 from scheduler.dra.limits import DeviceLimit
 from scheduler.edge.client import ApiClient
@@ -24,7 +24,7 @@ from scheduler.edge.dumps import read_dumps
 from scheduler.edge.errors import ApiError, NotFound
 from scheduler.edge.lister import Lister
 from scheduler.edge.repairs import DONE, Outcome, Repairer
-from scheduler.errors import ClusterError, UserError
+from scheduler.errors import ClusterError
 from scheduler.explain.doctor import Settling, examine
 from scheduler.explain.doctor_facts import Diagnosis, Look
 from scheduler.whatif.objects import Objects, Problem, known_kinds, read_objects
@@ -56,7 +56,7 @@ def from_files(paths: Sequence[str], config: SchedulerConfig) -> Round:
     """One look at dump files. Raises OSError, UserError (no YAML, no object)."""
     objects = read_objects(read_dumps(paths), known_kinds((POD, POD_GROUP, *_device_kinds(ResourceKinds()))))
     if objects.empty:
-        raise UserError("input", "", "; ".join(["there is no Kubernetes object in it", *left_out(objects)]))
+        raise without_objects(objects)
     return Round(diagnose(objects, partitions(config)))
 
 

@@ -92,9 +92,14 @@ def objects_of(items: Iterable[Any], features: Features, live: bool) -> Objects:
     objects = read_objects(items, readable_kinds(features))
     if not live:
         if objects.empty:
-            raise UserError("input", "", "; ".join(["there is no Kubernetes object in it", *left_out(objects)]))
+            raise without_objects(objects)
         make_claims(objects)
     return objects
+
+
+def without_objects(objects: Objects) -> UserError:
+    """The error for an input without a single object, with what could not be read."""
+    return UserError("input", "", "; ".join(["there is no Kubernetes object in it", *left_out(objects)]))
 
 
 def left_out(objects: Objects) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from math import isnan, nan
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from scheduler.audit.redacted import redacted
 from scheduler.audit.stories import SUBJECTS, Story, story_lines
 from scheduler.edge.asking import TooBusyError
 from scheduler.edge.callers import Reviews, UnansweredError
+from scheduler.edge.times import rfc3339
 from scheduler.errors import ClusterError, UserError
 from scheduler.explain.cluster_map import ClusterMap, WaitingPods
 from scheduler.explain.facts import Explanation
@@ -169,7 +169,7 @@ class Questions:
         namespace, name = _name(request, "namespace"), _name(request, "name")
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
         names, told = await self._told("pod", f"{namespace}/{name}", ALWAYS)
-        lines = story_lines(told, _utc, lambda style, text: text)
+        lines = story_lines(told, rfc3339, lambda style, text: text)
         sight = await self._sight(user, mentioned(lines, names))
         seen = lines if sight.everything else scrubber(sight, names).tree(lines)
         return {"answer": {"lines": seen}}
@@ -302,11 +302,6 @@ def _moment(request: web.Request, end: str) -> float:
     if isnan(moment):
         raise _RefusedError(400, "BadRequest", f"{end}: {text[:20]!r} is no number of seconds")
     return moment
-
-
-def _utc(seconds: float) -> str:
-    """RFC 3339."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _limit(request: web.Request, usual: int) -> int:

@@ -86,14 +86,11 @@ class Reads:
             path = self._kinds.claim.path(meta.namespace, meta.name)
             answer = await self._client.request("GET", path, timeout_s=FRESH_TIMEOUT_S)
             found: ResourceClaim = decode(self._kinds.claim, answer.body)
-        except NotFound as error:
+        except SchedulerError as error:
             # Only the API server's own word about this very claim: a proxy that leads nowhere says 404, too.
-            if error.reason == "NotFound" and error.details.name == meta.name:
+            if isinstance(error, NotFound) and error.reason == "NotFound" and error.details.name == meta.name:
                 self._book.remove(known.uid)
                 return True
-            self._on_trouble(f"claim {known.key} could not be read again: {error}")
-            return False
-        except SchedulerError as error:
             self._on_trouble(f"claim {known.key} could not be read again: {error}")
             return False
         if found.uid != known.uid:
