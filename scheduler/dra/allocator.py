@@ -13,7 +13,7 @@ from scheduler.api.resource import AllocationResult
 from scheduler.dra.devices import DeviceKey
 from scheduler.dra.features import Features
 from scheduler.dra.ledger import Usage
-from scheduler.dra.pools import NodeView
+from scheduler.dra.pools import NodeView, each_position
 from scheduler.dra.rejections import Chosen, Reason, Rejection
 from scheduler.dra.reporter import SILENT, Reporter
 from scheduler.dra.requests import Alternative, Plan, first_problem
@@ -176,6 +176,8 @@ class Allocation:
         if plan.simple is not None and not self._reporter.wants_devices and self._simple(plan.simple):
             return
         taking = Taking(plan, view, self._usage, self._features, self._reporter, self._holders, self._meter)
+        if plan.simple is not None and self._reporter.wants_devices and self._simple_told(plan.simple, taking):
+            return
         counts = [alternative.count for alternative in plan.alternatives]
         lists: list[tuple[int, ...]] = [()] * len(counts)
         if plan.takes_all:
@@ -214,6 +216,35 @@ class Allocation:
             if answers.error & low:
                 raise FatalError(suitability.error_text(alternative, self._plan.claims[0], position))
             if answers.yes & low:
+                picks.append(Pick(alternative, position, False, ()))
+        if len(picks) == alternative.count:
+            self._found((tuple(picks),))
+        else:
+            self._outcome = self._nothing()
+        return True
+
+    def _simple_told(self, alternative: Alternative, taking: Taking) -> bool:
+        """The same with a reason for each refused device: what a search would tell after trying all combinations.
+
+        Only where nothing that is taken can refuse what comes after it; False where a search has to find that out.
+        """
+        view, suitability = self._view, taking.suitability
+        if view.multi or self._usage.consumed or any(info.consumption for info in view.devices):
+            return False
+        answers, free = known(view, alternative), taking.free(alternative)
+        for position in each_position(view.all_devices & ~free):
+            taking.refuse_in_use(alternative, position)
+        picks: list[Pick] = []
+        for position in each_position(free):
+            if len(picks) == alternative.count:
+                break
+            if not answers.asked >> position & 1:
+                suitability.ask(alternative, answers, position)
+            if not answers.yes >> position & 1:
+                taking.refuse_unsuitable(alternative, position)
+            if answers.error >> position & 1:
+                raise FatalError(suitability.error_text(alternative, self._plan.claims[0], position))
+            if answers.yes >> position & 1:
                 picks.append(Pick(alternative, position, False, ()))
         if len(picks) == alternative.count:
             self._found((tuple(picks),))

@@ -5,7 +5,7 @@ Source: kube-scheduler 1.37, structured allocator, pool gathering (incubating an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,14 @@ class NodeView:
         )
         devices = tuple((info.key, info.device, info.taints) for pool in self.pools for info in pool.devices)
         return self.node_name, pools, devices, self.here, self.error, self.ignored
+
+
+def each_position(bits: int) -> Iterator[int]:
+    """The positions whose bit is set, ascending."""
+    while bits:
+        low = bits & -bits
+        bits ^= low
+        yield low.bit_length() - 1
 
 
 def node_matches(node: Node, name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool | None:

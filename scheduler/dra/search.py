@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from enum import Enum
 
 from scheduler.api.resource import RESULTS_MAX
-from scheduler.dra.pools import Known
+from scheduler.dra.pools import Known, each_position
 from scheduler.dra.pruning import Pruning
 from scheduler.dra.requests import Alternative
 from scheduler.dra.suitability import SuspendedError, known
@@ -345,10 +345,8 @@ class Search:
         self._signal = _Signal.NO
 
     def _report_used(self, alternative: Alternative, bits: int) -> None:
-        while bits:
-            low = bits & -bits
-            bits ^= low
-            self.taking.refuse_in_use(alternative, low.bit_length() - 1)
+        for position in each_position(bits):
+            self.taking.refuse_in_use(alternative, position)
 
 
 def all_list(taking: Taking, alternative: Alternative) -> tuple[int, ...]:

@@ -170,7 +170,18 @@ class Program:
             raise InternalError(f"selectors {self.expressions} on {info.key}: remembered {known!r}")
 
     def refusing(self, info: DeviceInfo) -> str:
-        """Which selector said false, for explanations: ``class gpu selector #0: <expression>``; "" for none."""
+        """Which selector said false, for explanations: ``class gpu selector #0: <expression>``; "" for none.
+
+        Remembered per device.
+        """
+        question = "refusing", self.class_name, self.class_count, self.expressions
+        known: str | None = info.verdicts.get(question)
+        if known is None:
+            known = self._refusing(info)
+            info.remember(question, known)
+        return known
+
+    def _refusing(self, info: DeviceInfo) -> str:
         for place, expression in enumerate(self.expressions):
             selector = self._compile(expression)
             if not selector.compile_error and selector.answer(info) is False:

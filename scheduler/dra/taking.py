@@ -76,6 +76,8 @@ class Taking:
         self._holders = holders
         self.reporting = reporter.wants_devices
         self._negative: dict[PoolKey, bool] = {}
+        # Devices of which an alternative has told a reason: a search without shortcuts meets them again and again.
+        self._told: set[tuple[int, int]] = set()
 
     def fresh(self) -> Taking:
         """The same world with nothing taken."""
@@ -152,7 +154,7 @@ class Taking:
         for share in self.suitability.capacity(alternative, info).effective:
             before = committed.get(share.name, 0) + consumed.get((position, share.name), 0)
             if before + share.nano > info.capacities[share.name].nano:
-                if self._reporter.wants_devices:
+                if self._wants_reason(alternative, position):
                     self._refuse(
                         Reason.CAPACITY_SHORT,
                         alternative,
@@ -203,7 +205,7 @@ class Taking:
             key = (pool.key, consumption.counter_set)
             state = self.groups.get(key, committed.get(consumption.counter_set))
             if not admits_groups(state, consumption.groups):
-                if self._reporter.wants_devices:
+                if self._wants_reason(alternative, position):
                     self._refuse(
                         Reason.INCOMPATIBLE_GROUP, alternative, position, {"counter set": consumption.counter_set}
                     )
@@ -267,10 +269,11 @@ class Taking:
 
         Its selectors are not asked for errors: the search does not meet them on a device that is in use.
         """
-        if self._reporter.wants_devices:
+        if self._wants_reason(alternative, position):
             claim = self.plan.claims[alternative.claim]
             unsuitable = self.suitability.rejection(alternative, claim, position)
             if unsuitable is not None and unsuitable.reason is not Reason.SELECTOR_ERROR:
+                self._told.add((alternative.index, position))
                 self._reporter.rejected(unsuitable)
                 return
             holders = ", ".join(self._holders(self.view.devices[position].key)) or "this Pod"
@@ -285,18 +288,22 @@ class Taking:
 
     def refuse_unsuitable(self, alternative: Alternative, position: int) -> None:
         """Report why a device does not suit."""
-        if self._reporter.wants_devices:
-            self._refuse_static(alternative, position)
+        self._refuse_static(alternative, position)
+
+    def _wants_reason(self, alternative: Alternative, position: int) -> bool:
+        """Whether anybody listens, and nothing has been told of this device: the first reason counts."""
+        return self._reporter.wants_devices and (alternative.index, position) not in self._told
 
     def _refuse_static(self, alternative: Alternative, position: int) -> None:
-        if self._reporter.wants_devices:
+        if self._wants_reason(alternative, position):
             claim = self.plan.claims[alternative.claim]
             rejection = self.suitability.rejection(alternative, claim, position)
             if rejection is not None:
+                self._told.add((alternative.index, position))
                 self._reporter.rejected(rejection)
 
     def _refuse_counter(self, alternative: Alternative, pool: PoolView, position: int, counter: int) -> None:
-        if self._reporter.wants_devices:
+        if self._wants_reason(alternative, position):
             counter_set, name = pool.counters[counter]
             total = pool.totals[counter]
             left = self.usage.available[pool.key][counter] - self.running.get((pool.key, counter), 0)
@@ -320,12 +327,13 @@ class Taking:
         constraint: Constraint,
         value: AttributeValue | None,
     ) -> None:
-        if self._reporter.wants_devices:
+        position = self.view.positions[info.key]
+        if self._wants_reason(alternative, position):
             detail = {"attribute": constraint.attribute}
             if value is not None:
                 detail["value"] = value_text(value[1])
                 detail["against"] = self._joined_by(alternative, constraint)
-            self._refuse(reason, alternative, self.view.positions[info.key], detail)
+            self._refuse(reason, alternative, position, detail)
 
     def _joined_by(self, alternative: Alternative, constraint: Constraint) -> str:
         """What the constraint holds the device against: ``request=device (value)`` of each sibling, for reasons."""
@@ -340,4 +348,5 @@ class Taking:
 
     def _refuse(self, reason: Reason, alternative: Alternative, position: int, detail: Mapping[str, str]) -> None:
         claim = self.plan.claims[alternative.claim]
+        self._told.add((alternative.index, position))
         self._reporter.rejected(Rejection(reason, claim.key, alternative.name, self.view.devices[position].key, detail))

@@ -151,7 +151,19 @@ def add_counter_holders(
 
 
 def read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
-    """What a selector (``class c selector #0: <expression>``) reads of a device: name → value, or "absent"."""
+    """What a selector (``class c selector #0: <expression>``) reads of a device: name → value, or "absent".
+
+    Remembered per device: not to be changed.
+    """
+    question = "values", selector
+    known: dict[str, str] | None = info.verdicts.get(question)
+    if known is None:
+        known = _read_values(selector, info)
+        info.remember(question, known)
+    return known
+
+
+def _read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
     try:
         reads = compile_selector(selector.partition(": ")[2]).reads
     except CompileError:
