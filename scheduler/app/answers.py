@@ -5,9 +5,8 @@ Nothing here writes to the cluster, and nothing it tries touches the state that 
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar
@@ -15,10 +14,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.api.core import Pod
+from scheduler.app.knowledge import ClusterKnowledge
 from scheduler.app.profiles import build_profiles
 from scheduler.app.service import Service
-from scheduler.edge.asking import Asking
-from scheduler.edge.mirror import Mirror
+from scheduler.edge.asking import Asking, Steps
 from scheduler.errors import ClusterError, UserError
 from scheduler.explain.cluster_map import ClusterMap, WaitingPods, map_steps, waiting_pods
 from scheduler.explain.facts import Explanation
@@ -65,65 +64,74 @@ class Answers:
         verify: bool = False,
         forking: bool = True,
     ) -> None:
-        self._service, self.clock, self._verify = service, clock, verify
-        features = service.state.features
-        mirror = Mirror(features)
+        self._service, features = service, service.state.features
+        self._knowledge = ClusterKnowledge(service, clock, verify)
         ids = count(1)
         self.profiles: dict[str, Profile] = build_profiles(
             replace(service.config, extenders=()),  # a question must not bother anybody outside
-            mirror.state,
+            self.state,
             lambda: f"00000000-0000-4000-8000-{next(ids):012d}",
             features,
         )
         self._names: tuple[int, Names] | None = None
-        self._asking = Asking(mirror, self._refresh, self._busy, on_slice=on_slice, forking=forking)
+        self._asking = Asking(self._knowledge, self._answer_steps, self._busy, on_slice=on_slice, forking=forking)
+        self._kinds: dict[str, tuple[Callable[..., Steps[Any]], Reply[Any]]] = {
+            "explain": (self._explain, self._with_text),
+            "inventory": (self._inventory, _alone),
+            "names": (self._nothing, _alone),
+            "lint": (self._lint, _alone),
+            "map": (self._cluster_map, _alone),
+            "waiting": (self._waiting, _nothing),
+        }
+
+    async def close(self) -> None:
+        """End what answers; whoever waits is refused."""
+        await self._asking.close()
+
+    def clock(self) -> float:
+        """Wall-clock seconds, by which ages are told."""
+        return self._knowledge.clock()
 
     @property
     def state(self) -> ClusterState:
         """The state that answers are about; it changes between questions only."""
-        return self._asking.mirror.state
+        return self._knowledge.mirror.state
 
     def _busy(self) -> bool:
         return self._service.queue.counts()["active"] > 0 or self._service.loop.commit_count > 0
 
-    def _refresh(self, mirror: Mirror) -> Generator[None, None, None]:
-        copies = {name: (reflector.kind, reflector.store) for name, reflector in self._service.reflectors.items()}
-        first = mirror.version == 0
-        yield from mirror.refresh_steps(copies, self._service.state)
-        if first:
-            # As after the first LISTs: the collector shall not walk through all of this again and again.
-            gc.freeze()
-        if self._verify:
-            mirror.state.verify()
+    def _answer_steps(self, question: tuple[Any, ...]) -> Steps[Told[Any]]:
+        """The answer to a question (its name and parts), on the state of this process."""
+        name, *parts = question
+        steps, reply = self._kinds[name]
+        return self._told(steps(*parts), reply)
 
-    def _told(self, steps: Generator[None, None, T], reply: Reply[T]) -> Generator[None, None, Told[T]]:
+    def _told(self, steps: Steps[T], reply: Reply[T]) -> Steps[Told[T]]:
         """The answer with every name there was when it was given, for who has to hide some of them."""
         answer = yield from steps
-        version = self._asking.mirror.version
+        version = self._knowledge.mirror.version
         if self._names is None or self._names[0] != version:
             self._names = version, (yield from names_steps(self.state))
         names, told = self._names[1], reply(answer)
         yield
         spaces = frozenset(mentioned(told["answer"], names))
         yield
-        return Told(answer, names, spaces, msgspec.json.encode(told))
+        return Told.of(answer, names, spaces, msgspec.json.encode(told))
 
-    async def _ask(
-        self, question: Hashable, steps: Callable[[], Generator[None, None, T]], reply: Reply[T] = _alone
-    ) -> Told[T]:
+    async def _ask(self, *question: Any) -> Told[Any]:
         if not self._service.synced:
             raise ClusterError("not every kind has been listed yet")
-        return await self._asking.ask(question, lambda: self._told(steps(), reply))
+        told: Told[Any] = await self._asking.ask(question)
+        return told
 
     async def explain(self, namespace: str, name: str, hints: bool = True) -> Told[tuple[Explanation, Own]]:
         """One Pod, hints included. Raises UserError when there is no such Pod (ended ones are not watched)."""
-        question = ("explain", namespace, name, hints)
-        return await self._ask(question, lambda: self._explain(namespace, name, hints), self._with_text)
+        return await self._ask("explain", namespace, name, hints)
 
     def _with_text(self, answer: tuple[Explanation, Own]) -> dict[str, Any]:
         return explanation_reply(answer[0], self.clock())
 
-    def _explain(self, namespace: str, name: str, hints: bool) -> Generator[None, None, tuple[Explanation, Own]]:
+    def _explain(self, namespace: str, name: str, hints: bool) -> Steps[tuple[Explanation, Own]]:
         store = self._service.reflectors["Pod"].store
         pod: Pod | None = store.get(f"{namespace}/{name}")
         pod = None if pod is None else self.state.pods.get(pod.uid)
@@ -144,7 +152,7 @@ class Answers:
         found.caveats.extend(self.problems())
         return found, own_of(self.state, pod)
 
-    def _hints(self, profile: Profile, pod: Pod, now: float, found: Explanation) -> Generator[None, None, None]:
+    def _hints(self, profile: Profile, pod: Pod, now: float, found: Explanation) -> Steps[None]:
         steps = hint_steps(profile, pod, self.state, now, found)
         try:
             for _ in range(HINT_STEPS_MAX):
@@ -166,20 +174,19 @@ class Answers:
 
     async def inventory(self, by: str) -> Told[Inventory]:
         """As ``dra-scheduler inventory --by``."""
-        return await self._ask(("inventory", by), lambda: self._inventory(by))
+        return await self._ask("inventory", by)
 
-    def _inventory(self, by: str) -> Generator[None, None, Inventory]:
+    def _inventory(self, by: str) -> Steps[Inventory]:
         found = yield from inventory_steps(self.state, by, self.clock())
         found.caveats.extend(self.problems())
         return found
 
     async def names(self) -> Names:
         """Every name there is now."""
+        return (await self._ask("names")).names
 
-        def nothing() -> Generator[None, None, None]:
-            yield
-
-        return (await self._ask(("names",), nothing)).names
+    def _nothing(self) -> Steps[None]:
+        yield
 
     async def live_inventory(self) -> Inventory:
         """Devices by model, counted on the state that decides, in slices; for metrics. Costs no second state."""
@@ -187,9 +194,9 @@ class Answers:
 
     async def lint(self) -> Told[Findings]:
         """As ``dra-scheduler lint``, without what the scheduler does not watch (templates, applied manifests)."""
-        return await self._ask(("lint",), self._lint)
+        return await self._ask("lint")
 
-    def _lint(self) -> Generator[None, None, Findings]:
+    def _lint(self) -> Steps[Findings]:
         yield
         found = lint(self.state, {}, self.state.devices.slices.rules(), {}, self.profiles)
         found.caveats.append(
@@ -200,16 +207,19 @@ class Answers:
 
     async def cluster_map(self, match: str, limit: int) -> Told[ClusterMap]:
         """Nodes and devices, see ``explain.cluster_map``."""
-        return await self._ask(("map", match, limit), lambda: map_steps(self.state, self.clock(), match, limit))
+        return await self._ask("map", match, limit)
+
+    def _cluster_map(self, match: str, limit: int) -> Steps[ClusterMap]:
+        return map_steps(self.state, self.clock(), match, limit)
 
     async def waiting(self, limit: int) -> Told[WaitingPods]:
         """Pods that wait, see ``explain.cluster_map``."""
-        return await self._ask(("waiting", limit), lambda: self._waiting(limit), _nothing)
+        return await self._ask("waiting", limit)
 
-    def _waiting(self, limit: int) -> Generator[None, None, WaitingPods]:
+    def _waiting(self, limit: int) -> Steps[WaitingPods]:
         yield
         return waiting_pods(self.state, self.profiles, limit)
 
     def problems(self) -> list[str]:
         """Objects that the answers leave out."""
-        return [f"left out: {text}" for text in self._asking.mirror.problems.values()]
+        return [f"left out: {text}" for text in self._knowledge.mirror.problems.values()]

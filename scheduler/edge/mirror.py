@@ -7,12 +7,14 @@ copies everything, a refresh costs what has changed: ten questions a second are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
+from scheduler.api.resource import AllocationResult
 from scheduler.dra.features import Features
 from scheduler.state.cluster import ClusterState
 
@@ -20,6 +22,25 @@ _STEP = 100
 """Changes taken in between two yields; some 20 µs each."""
 # Pods last: counting one looks at its node, its namespace and its claims.
 _LATE = (RESOURCE_CLAIM.name, POD.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """What the state that decides knows beyond the watches' copies.
+
+    ``assumed``: uids of Pods that are decided and not bound yet, with their nodes; ``flights``: uid and key of claims,
+    with what they are about to get.
+    """
+
+    served: frozenset[str]
+    assumed: tuple[tuple[str, str], ...]
+    flights: tuple[tuple[str, str, AllocationResult], ...]
+
+
+def promises_of(live: ClusterState) -> Promises:
+    """Those of a state now. Cost: a look at every placed Pod."""
+    assumed = tuple((uid, one.node) for uid, one in live.placements.items() if one.assumed)
+    return Promises(live.served, assumed, tuple(live.devices.ledger.flights()))
 
 
 class Mirror:
@@ -36,20 +57,22 @@ class Mirror:
         self._assumed: list[Pod] = []
         self._flying: list[str] = []
 
-    def refresh_steps(self, copies: Mapping[str, tuple[Kind, Mapping[str, Any]]], live: ClusterState) -> Iterator[None]:
+    def refresh_steps(
+        self, copies: Mapping[str, tuple[Kind, Mapping[str, Any]]], promises: Callable[[], Promises]
+    ) -> Iterator[None]:
         """Take in what differs. ``copies``: kind name → kind and its objects by key, which may change between steps.
 
-        ``live`` is the state that decides: what it promised and the watch does not show yet counts here, too. Yields
-        about every two milliseconds of work. Cost: a tenth of a microsecond per object that is the same, 20 µs per
-        object that is not. An object that breaks costs only itself.
+        What is promised by then, and the watch does not show yet, counts here, too. Yields about every two milliseconds
+        of work. Cost: a tenth of a microsecond per object that is the same, 20 µs per object that is not. An object
+        that breaks costs only itself.
         """
         self._take_back()
-        self.state.served = live.served
+        self.state.served = promises().served
         early = [name for name in copies if name not in _LATE]
         for name in (*early, *(name for name in _LATE if name in copies)):
             kind, objects = copies[name]
             yield from self._refresh(kind, dict(objects))
-        self._promise(live)
+        self._promise(promises())
 
     def _take_back(self) -> None:
         for pod in self._assumed:
@@ -59,14 +82,13 @@ class Mirror:
         self.version += bool(self._assumed or self._flying)
         self._assumed, self._flying = [], []
 
-    def _promise(self, live: ClusterState) -> None:
-        """Pods that are decided and not bound yet, and the devices they are about to get."""
-        for uid, placement in live.placements.items():
+    def _promise(self, promises: Promises) -> None:
+        for uid, node in promises.assumed:
             pod = self.state.pods.get(uid)
-            if placement.assumed and pod is not None and uid not in self.state.placements:
-                self.state.assume(pod, placement.node)
+            if pod is not None and uid not in self.state.placements:
+                self.state.assume(pod, node)
                 self._assumed.append(pod)
-        for uid, key, allocation in live.devices.ledger.flights():
+        for uid, key, allocation in promises.flights:
             self.state.devices.ledger.set_in_flight(uid, key, allocation)
             self._flying.append(uid)
         self.version += bool(self._assumed or self._flying)

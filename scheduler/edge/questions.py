@@ -64,6 +64,7 @@ class Answering(Protocol):
     async def lint(self) -> Told[Findings]: ...
     async def cluster_map(self, match: str, limit: int) -> Told[ClusterMap]: ...
     async def waiting(self, limit: int) -> Told[WaitingPods]: ...
+    async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -97,7 +98,12 @@ class Questions:
         self._on_answer, self._on_trouble = on_answer, on_trouble
 
     def mount(self, app: web.Application) -> None:
-        """Add the routes."""
+        """Add the routes; with the application the answering ends."""
+
+        async def ended(app: web.Application) -> None:
+            await self._answers.close()
+
+        app.on_cleanup.append(ended)
         add = app.router.add_get
         add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/explanation", self._served("explanation", self._explain))
         add(f"{PREFIX}/namespaces/{{namespace}}/pods/{{name}}/story", self._served("story", self._story))
@@ -158,9 +164,9 @@ class Questions:
         # Before anything is looked up: who may not get the Pod does not learn whether it exists.
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
         told = await self._answers.explain(namespace, name, request.query.get("hints") != "false")
-        found, own = told.answer
 
         def hidden(sight: Sight) -> Reply:
+            found, own = told.answer
             return explanation_reply(redact_explanation(found, sight, told.names, own), self._answers.clock())
 
         return await self._seen(user, told, hidden)

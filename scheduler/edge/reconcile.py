@@ -85,7 +85,7 @@ async def in_background(check: Callable[[], None]) -> None:
     outcomes: list[Outcome] = []
     if can_fork():
         with suppress(OSError):  # no memory or too many processes
-            await in_child([lambda: _words(check)], lambda number, outcome: outcomes.append(outcome))
+            outcomes.append(await in_child(lambda: _words(check)))
     words = outcomes[0].result() if outcomes else _words(check)
     if words:
         raise InternalError(*words)

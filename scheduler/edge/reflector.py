@@ -21,6 +21,7 @@ from scheduler.api.kinds import DecodeError, Kind, decode
 from scheduler.api.meta import ObjectMeta
 from scheduler.edge.backoff import Backoff
 from scheduler.edge.client import ApiClient, Sleep
+from scheduler.edge.copies import Copy
 from scheduler.edge.difference import missed_changes, revision_of
 from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError
 from scheduler.edge.lines import LineSplitter, LineTooLongError
@@ -98,7 +99,7 @@ class Reflector:
         beginning: asyncio.Semaphore | None = None,
     ) -> None:
         self.kind = kind
-        self.store: dict[str, Any] = {}
+        self.store = Copy()
         self.synced = asyncio.Event()
         self.revision = 0
         self.counters = Counters()

@@ -6,6 +6,7 @@ can read anyway, in their own Pod and its claims, is not hidden from them.
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -161,17 +162,44 @@ class Names:
     spaces: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
 class Told(Generic[T]):
     """An answer and every name there was when it was given; what is made of both, so that it is made where they are.
 
-    ``spaces``: namespaces that the answer names. ``whole``: the reply as a JSON object, for who may see everything.
+    ``spaces``: namespaces that the answer names. ``whole``: the reply as a JSON object, for who may see everything:
+    they need nothing else, so ``answer`` and ``names`` travel between processes packed, until somebody asks for them.
     """
 
-    answer: T
-    names: Names
-    spaces: frozenset[str]
-    whole: bytes
+    __slots__ = ("_packed", "_parts", "spaces", "whole")
+
+    def __init__(self, spaces: frozenset[str], whole: bytes, packed: bytes = b"") -> None:
+        self.spaces, self.whole, self._packed = spaces, whole, packed
+        self._parts: tuple[T, Names] | None = None
+
+    @classmethod
+    def of(cls, answer: T, names: Names, spaces: frozenset[str], whole: bytes) -> Told[T]:
+        """Not packed."""
+        told = cls(spaces, whole)
+        told._parts = answer, names
+        return told
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        packed = self._packed if self._parts is None else pickle.dumps(self._parts, pickle.HIGHEST_PROTOCOL)
+        return Told, (self.spaces, self.whole, packed)
+
+    def _unpacked(self) -> tuple[T, Names]:
+        if self._parts is None:
+            self._parts, self._packed = pickle.loads(self._packed), b""  # packed by our own process
+        return self._parts
+
+    @property
+    def answer(self) -> T:
+        """The answer itself."""
+        return self._unpacked()[0]
+
+    @property
+    def names(self) -> Names:
+        """Every name there was."""
+        return self._unpacked()[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.api.kinds import DEVICE_CLASS, NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, Kind, convert
 from scheduler.dra.features import Features
-from scheduler.edge.mirror import Mirror
+from scheduler.edge.mirror import Mirror, promises_of
 from scheduler.state.cluster import ClusterState
 
 KINDS = {kind.name: kind for kind in (RESOURCE_SLICE, DEVICE_CLASS, NODE, RESOURCE_CLAIM, POD)}
@@ -60,7 +60,7 @@ def empty() -> Copies:
 
 
 def refresh(mirror: Mirror, copies: Copies, live: ClusterState | None = None) -> int:
-    return sum(1 for _ in mirror.refresh_steps(copies, live or ClusterState(Features())))
+    return sum(1 for _ in mirror.refresh_steps(copies, lambda: promises_of(live or ClusterState(Features()))))
 
 
 def facts(state: ClusterState) -> Any:
