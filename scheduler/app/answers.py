@@ -6,10 +6,11 @@ Nothing here writes to the cluster, and nothing it tries touches the state that 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -27,31 +28,51 @@ from scheduler.explain.inventory import inventory_steps
 from scheduler.explain.inventory_facts import Inventory
 from scheduler.explain.lint import lint
 from scheduler.explain.pods import explain_steps
-from scheduler.explain.redaction import mentioned
-from scheduler.explain.sight import Names, Own, Told, names_steps, own_of
+from scheduler.explain.redaction import (
+    mentioned,
+    redact_explanation,
+    redact_findings,
+    redact_inventory,
+    redact_map,
+)
+from scheduler.explain.sight import Names, Own, Sight, Told, names_steps, own_of, spaces_of
 from scheduler.explain.text import explanation_reply
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 
 T = TypeVar("T")
-Reply = Callable[[T], dict[str, Any]]
-"""What is told of an answer to who may see everything: its ``answer`` and perhaps more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind(Generic[T]):
+    """How a question is answered.
+
+    ``reply``: what is sent of the answer, its ``answer`` and perhaps more. ``redact``: the answer without the names
+    that somebody may not see.
+    """
+
+    steps: Callable[..., Steps[T]]
+    redact: Callable[[T, Sight, Names], T]
+    reply: Callable[[T], dict[str, Any]] = lambda answer: {"answer": answer}
+
+
 HINT_STEPS_MAX = 4_000
 """Steps of a few milliseconds that hints may take; as time, some seconds."""
 
 
-def _alone(answer: Any) -> dict[str, Any]:
-    return {"answer": answer}
+RECENT_MAX = 64
+"""Answers at hand for who may not see everything of them."""
 
 
-def _nothing(answer: Any) -> dict[str, Any]:
-    """What is sent depends on more than the answer."""
-    return {"answer": None}
+def _redacted_explanation(answer: tuple[Explanation, Own], sight: Sight, names: Names) -> tuple[Explanation, Own]:
+    found, own = answer
+    return redact_explanation(found, sight, names, own), own
 
 
 class Answers:
     """Built beside a Service. ``clock``: wall-clock seconds, by which ages are told.
 
+    What is told is for who may see everything; with ``keep`` the answer stays at hand for ``redacted``.
     Every question raises ClusterError before the kinds have been listed, and ``edge.asking.TooBusyError``.
     """
 
@@ -74,14 +95,19 @@ class Answers:
             features,
         )
         self._names: tuple[int, Names] | None = None
+        self._recent: OrderedDict[tuple[Any, ...], tuple[Any, Names]] = OrderedDict()
         self._asking = Asking(self._knowledge, self._answer_steps, self._busy, on_slice=on_slice, forking=forking)
-        self._kinds: dict[str, tuple[Callable[..., Steps[Any]], Reply[Any]]] = {
-            "explain": (self._explain, self._with_text),
-            "inventory": (self._inventory, _alone),
-            "names": (self._nothing, _alone),
-            "lint": (self._lint, _alone),
-            "map": (self._cluster_map, _alone),
-            "waiting": (self._waiting, _nothing),
+        self._kinds: dict[str, _Kind[Any]] = {
+            "explain": _Kind(self._explain, _redacted_explanation, self._with_text),
+            "inventory": _Kind(self._inventory, redact_inventory),
+            "lint": _Kind(self._lint, redact_findings),
+            "map": _Kind(self._cluster_map, redact_map),
+        }
+        self._plain: dict[str, Callable[..., Steps[Any]]] = {
+            "names": self._all_names,
+            "waiting": self._waiting,
+            "kept": self._kept,
+            "redacted": self._redacted,
         }
 
     async def close(self) -> None:
@@ -100,33 +126,62 @@ class Answers:
     def _busy(self) -> bool:
         return self._service.queue.counts()["active"] > 0 or self._service.loop.commit_count > 0
 
-    def _answer_steps(self, question: tuple[Any, ...]) -> Steps[Told[Any]]:
+    def _answer_steps(self, question: tuple[Any, ...]) -> Steps[Any]:
         """The answer to a question (its name and parts), on the state of this process."""
         name, *parts = question
-        steps, reply = self._kinds[name]
-        return self._told(steps(*parts), reply)
+        return self._told(question) if name in self._kinds else self._plain[name](*parts)
 
-    def _told(self, steps: Steps[T], reply: Reply[T]) -> Steps[Told[T]]:
-        """The answer with every name there was when it was given, for who has to hide some of them."""
-        answer = yield from steps
+    def _told(self, question: tuple[Any, ...]) -> Steps[Told]:
+        """An answer as it is sent to who may see everything."""
+        answer = yield from self._answered(question)
+        return Told(question, frozenset(), msgspec.json.encode(self._kinds[question[0]].reply(answer)))
+
+    def _kept(self, question: tuple[Any, ...]) -> Steps[Told]:
+        """One for who has to see less of it: it stays at hand here, with every name there was."""
+        answer = yield from self._answered(question)
+        self._recent[question] = answer, (yield from self._all_names())
+        self._recent.move_to_end(question)
+        while len(self._recent) > RECENT_MAX:
+            self._recent.popitem(last=False)
+        spaces = mentioned(self._kinds[question[0]].reply(answer)["answer"], spaces_of(self.state))
+        return Told(question, frozenset(spaces), b"")
+
+    def _answered(self, question: tuple[Any, ...]) -> Steps[Any]:
+        name, *parts = question
+        return self._kinds[name].steps(*parts)
+
+    def _redacted(self, question: tuple[Any, ...], sight: Sight) -> Steps[bytes]:
+        """The reply without the names there were with the answer; one that is not at hand any more is made anew."""
+        if question not in self._recent:
+            yield from self._kept(question)
+        answer, names = self._recent[question]
+        kind = self._kinds[question[0]]
+        yield
+        return msgspec.json.encode(kind.reply(kind.redact(answer, sight, names)))
+
+    def _all_names(self) -> Steps[Names]:
         version = self._knowledge.mirror.version
         if self._names is None or self._names[0] != version:
             self._names = version, (yield from names_steps(self.state))
-        names, told = self._names[1], reply(answer)
-        yield
-        spaces = frozenset(mentioned(told["answer"], names))
-        yield
-        return Told.of(answer, names, spaces, msgspec.json.encode(told))
+        return self._names[1]
 
-    async def _ask(self, *question: Any) -> Told[Any]:
+    async def _ask(self, *question: Any) -> Any:
         if not self._service.synced:
             raise ClusterError("not every kind has been listed yet")
-        told: Told[Any] = await self._asking.ask(question)
+        return await self._asking.ask(question)
+
+    async def _tell(self, keep: bool, *question: Any) -> Told:
+        told: Told = await (self._ask("kept", question) if keep else self._ask(*question))
         return told
 
-    async def explain(self, namespace: str, name: str, hints: bool = True) -> Told[tuple[Explanation, Own]]:
+    async def redacted(self, told: Told, sight: Sight) -> bytes:
+        """The reply to the question of ``told``, as a JSON object, without the names that ``sight`` excludes."""
+        reply: bytes = await self._ask("redacted", told.question, sight)
+        return reply
+
+    async def explain(self, namespace: str, name: str, hints: bool = True, keep: bool = False) -> Told:
         """One Pod, hints included. Raises UserError when there is no such Pod (ended ones are not watched)."""
-        return await self._ask("explain", namespace, name, hints)
+        return await self._tell(keep, "explain", namespace, name, hints)
 
     def _with_text(self, answer: tuple[Explanation, Own]) -> dict[str, Any]:
         return explanation_reply(answer[0], self.clock())
@@ -172,9 +227,9 @@ class Answers:
         text = "it has been decided and is being written: claims, volumes, Permit plugins or binding conditions may "
         return Explanation(pod.key, "fits", pod.spec.schedulerName, text + "take a while", node=node)
 
-    async def inventory(self, by: str) -> Told[Inventory]:
+    async def inventory(self, by: str, keep: bool = False) -> Told:
         """As ``dra-scheduler inventory --by``."""
-        return await self._ask("inventory", by)
+        return await self._tell(keep, "inventory", by)
 
     def _inventory(self, by: str) -> Steps[Inventory]:
         found = yield from inventory_steps(self.state, by, self.clock())
@@ -183,18 +238,16 @@ class Answers:
 
     async def names(self) -> Names:
         """Every name there is now."""
-        return (await self._ask("names")).names
-
-    def _nothing(self) -> Steps[None]:
-        yield
+        names: Names = await self._ask("names")
+        return names
 
     async def live_inventory(self) -> Inventory:
         """Devices by model, counted on the state that decides, in slices; for metrics. Costs no second state."""
         return await self._asking.run(inventory_steps(self._service.state, "model", self.clock()))
 
-    async def lint(self) -> Told[Findings]:
+    async def lint(self, keep: bool = False) -> Told:
         """As ``dra-scheduler lint``, without what the scheduler does not watch (templates, applied manifests)."""
-        return await self._ask("lint")
+        return await self._tell(keep, "lint")
 
     def _lint(self) -> Steps[Findings]:
         yield
@@ -205,16 +258,17 @@ class Answers:
         found.caveats.extend(self.problems())
         return found
 
-    async def cluster_map(self, match: str, limit: int) -> Told[ClusterMap]:
+    async def cluster_map(self, match: str, limit: int, keep: bool = False) -> Told:
         """Nodes and devices, see ``explain.cluster_map``."""
-        return await self._ask("map", match, limit)
+        return await self._tell(keep, "map", match, limit)
 
     def _cluster_map(self, match: str, limit: int) -> Steps[ClusterMap]:
         return map_steps(self.state, self.clock(), match, limit)
 
-    async def waiting(self, limit: int) -> Told[WaitingPods]:
+    async def waiting(self, limit: int) -> WaitingPods:
         """Pods that wait, see ``explain.cluster_map``."""
-        return await self._ask("waiting", limit)
+        found: WaitingPods = await self._ask("waiting", limit)
+        return found
 
     def _waiting(self, limit: int) -> Steps[WaitingPods]:
         yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import isnan, nan
 from typing import Any, Protocol
 
@@ -22,21 +23,13 @@ from scheduler.edge.asking import TooBusyError
 from scheduler.edge.callers import Reviews, UnansweredError
 from scheduler.edge.times import rfc3339
 from scheduler.errors import ClusterError, UserError
-from scheduler.explain.cluster_map import ClusterMap, WaitingPods
-from scheduler.explain.facts import Explanation
-from scheduler.explain.findings import Findings
+from scheduler.explain.cluster_map import WaitingPods
 from scheduler.explain.inventory import GROUPINGS
-from scheduler.explain.inventory_facts import Inventory
 from scheduler.explain.redaction import (
     mentioned,
-    redact_explanation,
-    redact_findings,
-    redact_inventory,
-    redact_map,
     redact_waiting,
 )
-from scheduler.explain.sight import Names, Own, Sight, Told, scrubber
-from scheduler.explain.text import explanation_reply
+from scheduler.explain.sight import Names, Sight, Told, scrubber
 
 PREFIX = "/questions/v1"
 NAMESPACES_MAX = 500
@@ -59,11 +52,12 @@ class Answering(Protocol):
     """Who answers. Raises UserError for what does not exist, ClusterError and TooBusyError for not now."""
 
     def clock(self) -> float: ...
-    async def explain(self, namespace: str, name: str, hints: bool = True) -> Told[tuple[Explanation, Own]]: ...
-    async def inventory(self, by: str) -> Told[Inventory]: ...
-    async def lint(self) -> Told[Findings]: ...
-    async def cluster_map(self, match: str, limit: int) -> Told[ClusterMap]: ...
-    async def waiting(self, limit: int) -> Told[WaitingPods]: ...
+    async def explain(self, namespace: str, name: str, hints: bool = True, keep: bool = False) -> Told: ...
+    async def inventory(self, by: str, keep: bool = False) -> Told: ...
+    async def lint(self, keep: bool = False) -> Told: ...
+    async def cluster_map(self, match: str, limit: int, keep: bool = False) -> Told: ...
+    async def waiting(self, limit: int) -> WaitingPods: ...
+    async def redacted(self, told: Told, sight: Sight) -> bytes: ...
     async def close(self) -> None: ...
 
 
@@ -163,20 +157,15 @@ class Questions:
         namespace, name = _name(request, "namespace"), _name(request, "name")
         # Before anything is looked up: who may not get the Pod does not learn whether it exists.
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
-        told = await self._answers.explain(namespace, name, request.query.get("hints") != "false")
-
-        def hidden(sight: Sight) -> Reply:
-            found, own = told.answer
-            return explanation_reply(redact_explanation(found, sight, told.names, own), self._answers.clock())
-
-        return await self._seen(user, told, hidden)
+        hints = request.query.get("hints") != "false"
+        return await self._seen(user, partial(self._answers.explain, namespace, name, hints))
 
     async def _story(self, request: web.Request, user: ReviewedUser) -> Reply:
         namespace, name = _name(request, "namespace"), _name(request, "name")
         await self._need(user, ResourceAttributes("get", "pods", "", namespace, name))
         names, told = await self._told("pod", f"{namespace}/{name}", ALWAYS)
         lines = story_lines(told, rfc3339, lambda style, text: text)
-        sight = await self._sight(user, mentioned(lines, names))
+        sight = await self._sight(user, mentioned(lines, names.spaces))
         seen = lines if sight.everything else scrubber(sight, names).tree(lines)
         return {"answer": {"lines": seen}}
 
@@ -185,7 +174,7 @@ class Questions:
         kind, name = request.query.get("kind", ""), request.query.get("name", "")
         await self._need(user, _right_to(kind, name))
         names, told = await self._told(kind, name, (_moment(request, "since"), _moment(request, "until")))
-        sight = await self._sight(user, mentioned(told, names))
+        sight = await self._sight(user, mentioned(told, names.spaces))
         return {"answer": told if sight.everything else redacted(told, scrubber(sight, names).text)}
 
     async def _told(self, kind: str, name: str, window: tuple[float, float]) -> tuple[Names, Story]:
@@ -197,22 +186,20 @@ class Questions:
         by = request.query.get("by", "model")
         if by not in GROUPINGS:
             raise _RefusedError(400, "BadRequest", f"by: {by[:40]!r} is none of {', '.join(GROUPINGS)}")
-        told = await self._answers.inventory(by)
-        return await self._seen(user, told, lambda sight: {"answer": redact_inventory(told.answer, sight, told.names)})
+        return await self._seen(user, partial(self._answers.inventory, by))
 
     async def _lint(self, request: web.Request, user: ReviewedUser) -> Reply:
-        told = await self._answers.lint()
-        return await self._seen(user, told, lambda sight: {"answer": redact_findings(told.answer, sight, told.names)})
+        return await self._seen(user, self._answers.lint)
 
     async def _map(self, request: web.Request, user: ReviewedUser) -> Reply:
         sight = await self._sight(user, ())
         match = request.query.get("match", "")[:NAME_MAX]
         # A search in names is an answer about names: only for those who may list them.
-        told = await self._answers.cluster_map(match if sight.nodes else "", _limit(request, 200))
-        return await self._seen(user, told, lambda sight: {"answer": redact_map(told.answer, sight, told.names)})
+        allowed = match if sight.nodes else ""
+        return await self._seen(user, partial(self._answers.cluster_map, allowed, _limit(request, 200)))
 
     async def _waiting(self, request: web.Request, user: ReviewedUser) -> Reply:
-        found = (await self._answers.waiting(LIMIT_MAX)).answer
+        found = await self._answers.waiting(LIMIT_MAX)
         wanted = request.query.get("namespace", "")
         if wanted:
             pods = [pod for pod in found.pods if pod.pod.startswith(f"{wanted}/")]
@@ -230,10 +217,12 @@ class Questions:
             text += f'"{asked.resource}" in API group "{asked.group}"{where}'
             raise _RefusedError(403, "Forbidden", text)
 
-    async def _seen(self, user: ReviewedUser, told: Told[Any], hidden: Callable[[Sight], Reply]) -> Reply:
-        """The reply that was made with the answer, for who may see everything; else what ``hidden`` leaves of it."""
-        sight = await self._sight(user, told.spaces)
-        return told.whole if sight.everything else hidden(sight)
+    async def _seen(self, user: ReviewedUser, ask: Callable[..., Awaitable[Told]]) -> Reply:
+        """The reply for who may see everything; for others what may be seen of it."""
+        if (await self._sight(user, ())).everything:
+            return (await ask()).whole
+        told = await ask(keep=True)
+        return await self._answers.redacted(told, await self._sight(user, told.spaces))
 
     async def _sight(self, user: ReviewedUser, namespaces: Iterable[str]) -> Sight:
         """What the caller may list; where not everything, in each of ``namespaces``."""

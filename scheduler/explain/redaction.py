@@ -6,7 +6,7 @@ make no sense without its names is dropped first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -111,12 +111,12 @@ def sees_subject(sight: Sight, finding: Finding) -> bool:
     return kind in spaces and within(spaces[kind], key)
 
 
-def mentioned(answer: Any, names: Names) -> set[str]:
-    """Namespaces that an answer names: those whose rights have to be known before it is redacted."""
+def mentioned(answer: Any, spaces: Collection[str]) -> set[str]:
+    """Namespaces (of ``spaces``) that an answer names: those whose rights have to be known before it is redacted."""
     found: set[str] = set()
 
     def note(run: str) -> None:
-        if run in names.spaces:
+        if run in spaces:
             found.add(run)
 
     for text in _strings(msgspec.to_builtins(answer)):

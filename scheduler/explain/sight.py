@@ -6,11 +6,10 @@ can read anyway, in their own Pod and its claims, is not hidden from them.
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -19,7 +18,6 @@ from scheduler.api.resource import ResourceClaim
 from scheduler.explain.attempts import ended
 from scheduler.state.cluster import ClusterState
 
-T = TypeVar("T")
 HIDDEN = "(hidden)"
 _SLICES_PER_STEP = 50
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/\-]*")
@@ -162,44 +160,17 @@ class Names:
     spaces: frozenset[str]
 
 
-class Told(Generic[T]):
-    """An answer and every name there was when it was given; what is made of both, so that it is made where they are.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An answer to ``question``: ``whole`` is the reply as a JSON object, for who may see everything.
 
-    ``spaces``: namespaces that the answer names. ``whole``: the reply as a JSON object, for who may see everything:
-    they need nothing else, so ``answer`` and ``names`` travel between processes packed, until somebody asks for them.
+    For others it is b"", and ``spaces`` are the namespaces that the answer names: what may be seen of it is asked for
+    when the rights there are known, see ``app.answers``.
     """
 
-    __slots__ = ("_packed", "_parts", "spaces", "whole")
-
-    def __init__(self, spaces: frozenset[str], whole: bytes, packed: bytes = b"") -> None:
-        self.spaces, self.whole, self._packed = spaces, whole, packed
-        self._parts: tuple[T, Names] | None = None
-
-    @classmethod
-    def of(cls, answer: T, names: Names, spaces: frozenset[str], whole: bytes) -> Told[T]:
-        """Not packed."""
-        told = cls(spaces, whole)
-        told._parts = answer, names
-        return told
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        packed = self._packed if self._parts is None else pickle.dumps(self._parts, pickle.HIGHEST_PROTOCOL)
-        return Told, (self.spaces, self.whole, packed)
-
-    def _unpacked(self) -> tuple[T, Names]:
-        if self._parts is None:
-            self._parts, self._packed = pickle.loads(self._packed), b""  # packed by our own process
-        return self._parts
-
-    @property
-    def answer(self) -> T:
-        """The answer itself."""
-        return self._unpacked()[0]
-
-    @property
-    def names(self) -> Names:
-        """Every name there was."""
-        return self._unpacked()[1]
+    question: tuple[Any, ...]
+    spaces: frozenset[str]
+    whole: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,18 +224,22 @@ def names_steps(state: ClusterState) -> Generator[None, None, Names]:
         published.update((device.name, "device") for device in spec.devices)
         published.update({spec.pool.name: "pool", info.slice.metadata.name: "slice", spec.driver: "driver"})
         slice_nodes.update(filter(None, (spec.nodeName, *(device.nodeName for device in spec.devices))))
-    pods = frozenset(pod.key for pod in state.pods.values())
-    claims = frozenset(state.devices.claims)
     return Names(
         frozenset(state.nodes.name_of(row) for row in state.nodes.order().tolist()),
         published,
         frozenset(slice_nodes),
         frozenset(state.devices.classes.names()),
         frozenset(rule.metadata.name for rule in state.devices.slices.rules()),
-        pods,
-        claims,
-        frozenset((*state.namespaces, *(key.partition("/")[0] for key in (*pods, *claims)))),
+        frozenset(pod.key for pod in state.pods.values()),
+        frozenset(state.devices.claims),
+        spaces_of(state),
     )
+
+
+def spaces_of(state: ClusterState) -> frozenset[str]:
+    """Every namespace there is: of its own, of a Pod or of a claim. Cost: O(Pods and claims)."""
+    pods = {pod.metadata.namespace for pod in state.pods.values()}
+    return frozenset((*state.namespaces, *pods, *(key.partition("/")[0] for key in state.devices.claims)))
 
 
 def _texts(value: object) -> Iterable[str]:

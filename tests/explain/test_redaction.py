@@ -25,7 +25,7 @@ from scheduler.explain.redaction import (
     redact_inventory,
     redact_map,
 )
-from scheduler.explain.sight import EVERYTHING, Scrubber, Sight, names_of, own_of, scrubber
+from scheduler.explain.sight import EVERYTHING, Scrubber, Sight, names_of, own_of, scrubber, spaces_of
 from scheduler.explain.text import explanation_lines
 from tests.app.objects import gpu_class, node, pod
 from tests.explain.clusters import DRIVER, NOW, Object, device, held, request, slice_of, snapshot, want
@@ -206,8 +206,8 @@ def test_mentioned_namespaces() -> None:
     snap, _, found = explanation(
         [item for item in secret_world() if item["metadata"]["name"] != "want"] + [want(request("r", 2))]
     )
-    assert mentioned(found, names_of(snap.state)) == {"default", "secret-team"}
-    assert mentioned({"text": "nothing here"}, names_of(snap.state)) == set()
+    assert mentioned(found, spaces_of(snap.state)) == {"default", "secret-team"}
+    assert mentioned({"text": "nothing here"}, spaces_of(snap.state)) == set()
 
 
 NAME = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?(\.[a-z0-9]{1,3})?", fullmatch=True)
