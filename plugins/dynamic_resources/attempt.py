@@ -76,7 +76,8 @@ class ClaimsOfPod:
     (by uid) that some node cannot use; ``reserved``: claim uid → what Reserve promised it. ``scores``: raw scores by
     row; ``classes_version``: of the classes the plans were made with. ``statuses``: what the promised devices take of
     the node's own resources, ``statuses_written``: the Pod's status may say so. ``group``: the
-    Pod's group, ``group_claims``: whether reservations for it count (gate DRAWorkloadResourceClaims).
+    Pod's group, ``group_claims``: whether reservations for it count (gate DRAWorkloadResourceClaims). ``asked``: the
+    ``question`` about most nodes.
     """
 
     claims: list[ResourceClaim]
@@ -94,10 +95,20 @@ class ClaimsOfPod:
     statuses_written: bool = False
     group: PodGroup | None = None
     group_claims: bool = False
+    asked: Hashable = None
 
     def shape(self, more: Sequence[ResourceClaim] = ()) -> Hashable:
         """Equal for Pods whose open claims (and ``more``) ask for the same: their specs, never their names."""
         return self.classes_version, *(msgspec.json.encode(claim.spec.devices) for claim in (*self.open, *more))
+
+    def question(self, node: str) -> Hashable:
+        """Equal for the same claims asking for the same on a node, names included."""
+        special = self.special.get(node)
+        if special is not None:
+            return self.shape((special.claim,)), *(claim.key for claim in self.open_on(node))
+        if self.asked is None:
+            self.asked = self.shape(), *(claim.key for claim in self.open)
+        return self.asked
 
     def reserved_already(self, claim: ResourceClaim, pod: Pod) -> bool:
         """Whether the claim is reserved for the Pod, or for its group where that counts."""

@@ -319,6 +319,11 @@ class DynamicResources:
                 found: DeviceSearch = stop.value
                 return found.rejections
 
+    def device_question(self, cycle: Cycle, node: Node) -> Hashable:
+        """Equal for searches that tell the same about the same devices in the same use."""
+        attempt: ClaimsOfPod | None = cycle.data.get(NAME)
+        return None if attempt is None else attempt.question(node.name)
+
     def device_search_steps(
         self, cycle: Cycle, node: Node, max_steps: int = 10 * STEPS_PER_S
     ) -> Generator[None, None, DeviceSearch]:

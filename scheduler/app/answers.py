@@ -26,6 +26,7 @@ from scheduler.explain.findings import Findings
 from scheduler.explain.hints import hint_steps
 from scheduler.explain.inventory import inventory_steps
 from scheduler.explain.inventory_facts import Inventory
+from scheduler.explain.kept import KeptReports
 from scheduler.explain.lint import lint
 from scheduler.explain.pods import explain_steps
 from scheduler.explain.redaction import (
@@ -95,6 +96,7 @@ class Answers:
             features,
         )
         self._names: tuple[int, Names] | None = None
+        self._reports = KeptReports()
         self._recent: OrderedDict[tuple[Any, ...], tuple[Any, Names]] = OrderedDict()
         self._asking = Asking(self._knowledge, self._answer_steps, self._busy, on_slice=on_slice, forking=forking)
         self._kinds: dict[str, _Kind[Any]] = {
@@ -198,7 +200,7 @@ class Answers:
         placement = self.state.placements.get(pod.uid)
         if placement is not None and placement.assumed:
             return self._on_its_way(pod, placement.node), own_of(self.state, pod)
-        found = yield from explain_steps(profile, pod, self.state, now)
+        found = yield from explain_steps(profile, pod, self.state, now, self._reports)
         if hints and found.phase in ("waiting", "held back"):
             yield from self._hints(profile, pod, now, found)
         if own is None:

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.api.core import Pod
+from scheduler.api.core import Node, Pod
+from scheduler.dra.pools import NodeView
+from scheduler.dra.rejections import Reason
 from scheduler.errors import PluginError
 from scheduler.explain.attempts import STEP
 from scheduler.explain.facts import Cause, Explanation, NodeGroup, Verdict
 from scheduler.explain.holders import who_uses
+from scheduler.explain.kept import DeviceReport, KeptReports
 from scheduler.explain.trees import (
     NodeFold,
     add_counter_holders,
@@ -42,9 +45,12 @@ Verdicts = dict[str, list[Verdict]]
 
 
 def note_nodes(
-    found: Explanation, profile: Profile, pod: Pod, state: ClusterState, now: float
+    found: Explanation, profile: Profile, pod: Pod, state: ClusterState, now: float, kept: KeptReports | None = None
 ) -> Generator[None, None, None]:
-    """Fill in ``nodes``, ``users`` and ``culprit`` of an explanation, in slices. ``state`` may not change meanwhile."""
+    """Fill in ``nodes``, ``users`` and ``culprit`` of an explanation, in slices. ``state`` may not change meanwhile.
+
+    ``kept``: of explanations on the same state before, and for those to come.
+    """
     cycle = Cycle(pod, pod_info(pod), state, now=now, profile_name=profile.name, budget=Budget(STEP))
     cycle.profile = profile
     try:
@@ -73,7 +79,7 @@ def note_nodes(
     fold = NodeFold()
     for number, row in enumerate(order.tolist(), 1):
         name = state.nodes.name_of(row)
-        fold.add((yield from _node_group(name, verdicts.pop(name, []), profile, cycle)))
+        fold.add((yield from _node_group(name, verdicts.pop(name, []), profile, cycle, kept)))
         if number % NODES_PER_STEP == 0:
             yield
     found.nodes = fold.groups()
@@ -156,7 +162,9 @@ def _ran(steps: Generator[None, None, Filtered], cycle: Cycle) -> Generator[None
         yield
 
 
-def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cycle) -> Generator[None, None, NodeGroup]:
+def _node_group(
+    name: str, verdicts: list[Verdict], profile: Profile, cycle: Cycle, kept: KeptReports | None
+) -> Generator[None, None, NodeGroup]:
     state = cycle.state
     row = state.nodes.row_of(name)
     assert row is not None
@@ -166,21 +174,39 @@ def _node_group(name: str, verdicts: list[Verdict], profile: Profile, cycle: Cyc
     plugin: Any = profile.plugins.get(DEVICES)
     if not hasattr(plugin, "device_search_steps") or not any(verdict.plugin == DEVICES for verdict in verdicts):
         return group
+    usage = state.devices.ledger.usage(view)
+    question = None
+    if kept is not None and hasattr(plugin, "device_question"):
+        question = profile.name, plugin.device_question(cycle, node)
+    report = None if kept is None else kept.get(question, view, usage)
+    if report is None:
+        yield
+        try:
+            report = yield from _device_report(plugin, cycle, node, view)
+        except Exception as error:  # foreign code may stand in for the plugin: the rest is told all the same
+            group.notes.append(f"why its devices do not serve cannot be told: {type(error).__name__}: {error}")
+            return group
+        if kept is not None and question is not None and not _cut_short(report):
+            kept.put(question, view, usage, report)
+    group.claims, group.notes = report.claims, list(report.notes)
+    group.troubles = [*report.troubles, *limits(verdicts)]
+    return group
+
+
+def _device_report(plugin: Any, cycle: Cycle, node: Node, view: NodeView) -> Generator[None, None, DeviceReport]:
+    state = cycle.state
     few = STEPS_PER_DEVICE * (len(view.devices) + 10)
     steps = min(STEPS_MAX, max(few, STEPS_IN_ALL // len(state.nodes.order())))
-    yield
-    try:
-        search = yield from plugin.device_search_steps(cycle, node, steps)
-    except Exception as error:  # foreign code may stand in for the plugin: the rest is told all the same
-        group.notes.append(f"why its devices do not serve cannot be told: {type(error).__name__}: {error}")
-        return group
+    search = yield from plugin.device_search_steps(cycle, node, steps)
     rejections = search.rejections
-    mine = state.devices.claims_of(cycle.pod)
-    claims = {claim.key: claim for claim in mine if claim.status.allocation is None}
-    group.claims = claim_reports(rejections, claims, view)
-    add_counter_holders(group.claims, view, state.devices.ledger.holders)
-    group.notes = notes(rejections)
-    group.troubles = [*troubles(rejections), *limits(verdicts)]
+    claims = {claim.key: claim for claim in state.devices.claims_of(cycle.pod) if claim.status.allocation is None}
+    report = DeviceReport(claim_reports(rejections, claims, view), notes(rejections), list(troubles(rejections)))
+    add_counter_holders(report.claims, view, state.devices.ledger.holders)
     if claims and not view.devices and not rejections:
-        group.notes.append("the pools of this node are empty")
-    return group
+        report.notes.append("the pools of this node are empty")
+    return report
+
+
+def _cut_short(report: DeviceReport) -> bool:
+    """How far a search gets depends on how many nodes there are."""
+    return any(trouble.reason == Reason.SEARCH_BUDGET.value for trouble in report.troubles)

@@ -25,6 +25,7 @@ from scheduler.explain.choice import choose_devices, note_scores
 from scheduler.explain.facts import Cause, Explanation, HeldClaim
 from scheduler.explain.groups import after_the_others, gang_of, group_steps, group_summary, member_message
 from scheduler.explain.holders import who_uses
+from scheduler.explain.kept import KeptReports
 from scheduler.explain.nodes import cause_of, note_nodes
 from scheduler.explain.outcome import report_failure
 from scheduler.framework.profile import Profile
@@ -39,12 +40,15 @@ def explain_pod(profile: Profile, pod: Pod, state: ClusterState, now: float) -> 
     return ended(explain_steps(profile, pod, state, now))
 
 
-def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -> Generator[None, None, Explanation]:
+def explain_steps(
+    profile: Profile, pod: Pod, state: ClusterState, now: float, kept: KeptReports | None = None
+) -> Generator[None, None, Explanation]:
     """Everything about one Pod but hints (``hints.hint_steps``), in slices of some milliseconds.
 
     ``state`` must be one's own (a running scheduler forks its own, ``state.fork``): it may not change between the
     steps, and it is changed and restored for a bound Pod, also when the generator is closed. ``profile`` must be built
-    on it. ``now``: Unix seconds. Cost: each filter over all nodes, and one search per node whose devices do not serve.
+    on it. ``now``: Unix seconds. ``kept``: what is known of explanations on this state before. Cost: each filter over
+    all nodes, and one search per node whose devices do not serve.
     """
     if pod.terminal:
         return Explanation(pod.key, "ended", pod.spec.schedulerName, f"the Pod has ended: {pod.status.phase}")
@@ -75,7 +79,7 @@ def explain_steps(profile: Profile, pod: Pod, state: ClusterState, now: float) -
         found.node = report.nominated_node or ""
     found.held = held_claims(state, pod)
     yield
-    yield from note_nodes(found, profile, pod, state, now)
+    yield from note_nodes(found, profile, pod, state, now, kept)
     return found
 
 

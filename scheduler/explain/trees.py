@@ -222,11 +222,11 @@ class NodeFold:
         self._texts: dict[tuple[int, int, str, str], Cause] = {}
 
     def add(self, group: NodeGroup) -> None:
-        """One more node; ``group`` is the fold's from now on."""
+        """One more node. Its verdicts are the fold's from now on; what is said of its devices stays as it is."""
         key = _likeness(group)
         same = self._folded.get(key)
         if same is None:
-            self._folded[key] = same = replace(group, nodes=list(group.nodes))
+            self._folded[key] = same = replace(group, nodes=list(group.nodes), claims=_own_claims(group.claims))
             for place, verdict in enumerate(same.verdicts):
                 self._texts |= {(id(same), place, cause.about, cause.text): cause for cause in verdict.because}
             return
@@ -298,6 +298,19 @@ def _distance(group: NodeGroup) -> tuple[int, float]:
     if _DEVICES not in plugins:
         return len(plugins), -inf
     return len(plugins), -sum(max(request.left, 0) for claim in group.claims for request in claim.requests)
+
+
+def _own_claims(reports: list[ClaimReport]) -> list[ClaimReport]:
+    """Copies to add to."""
+    return [
+        replace(report, requests=[replace(one, refused=list(map(_own_part, one.refused))) for one in report.requests])
+        for report in reports
+    ]
+
+
+def _own_part(part: DeviceGroup) -> DeviceGroup:
+    values = {name: dict(counts) for name, counts in part.values.items()}
+    return replace(part, holders=dict(part.holders), values=values)
 
 
 def _likeness(group: NodeGroup) -> Hashable:
