@@ -295,7 +295,8 @@ class Asking:
     def _keep(self, question: Hashable, version: Hashable, answer: T) -> T:
         self._kept[question] = (version, self._clock(), answer)
         self._kept.move_to_end(question)
-        while len(self._kept) > KEPT_MAX:
+        now = self._clock()
+        while len(self._kept) > KEPT_MAX or now - next(iter(self._kept.values()))[1] >= UNCHANGED_S:
             self._kept.popitem(last=False)
         return answer
 

@@ -217,6 +217,9 @@ async def test_kept_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     for number in range(10):
         await world.ask(answering, number, 1)
     assert len(world.asking._kept) == 3
+    world.clock.now += asking.UNCHANGED_S
+    await world.ask(answering, "last", 1)
+    assert len(world.asking._kept) == 1, "what is too old to be told goes"
 
 
 # with a helper
