@@ -42,9 +42,9 @@ class FeedClient:
         return self._waiting >= self._streams.keys()
 
     async def call(self, method: str, path: str, *_: object, **__: object) -> Response:
-        """A page with all objects of ``path``, or that of ``pages`` once; ``{}`` for every write."""
-        if method != "GET":
-            return Response(200, b"{}")
+        """A page with all objects of ``path``, or that of ``pages`` once, or one object; ``{}`` for every write."""
+        if method != "GET" or path in self.places:
+            return await self.request(method, path)
         if path in self.pages:
             return Response(200, self.pages.pop(path))
         items = b",".join(self.objects.get(path, {}).values())

@@ -129,8 +129,8 @@ class Allocation:
             except FatalError as error:
                 self._outcome = Fatal(str(error))
             except SuspendedError:
-                # What has been asked is remembered: starting again goes on from there.
-                self.steps = meter.spent // _COST_PER_STEP
+                pass  # what has been asked is remembered: starting again goes on from there
+            self.steps = meter.spent // _COST_PER_STEP
         if self._outcome is None and self._search is not None:
             status = self._search.run(max_steps)
             self.steps = self._search.steps + meter.spent // _COST_PER_STEP

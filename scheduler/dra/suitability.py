@@ -17,6 +17,8 @@ from scheduler.dra.selectors import SelectorFailure
 from scheduler.errors import InternalError
 
 NODE_FEATURE = "DRAOptionalNodeOperations"
+# What it takes to ask about one device beside evaluating, in CEL cost units: a fortieth of a millisecond.
+_ASK_COST = 50
 # Request shapes kept per view; old Pods' shapes are dropped together.
 _SHAPES_MAX = 128
 
@@ -68,8 +70,9 @@ class Suitability:
                 raise SuspendedError
             before = program.cost
             selected = self.selected(alternative, info, position)
-            meter.left -= program.cost - before
-            meter.spent += program.cost - before
+            cost = program.cost - before + _ASK_COST
+            meter.left -= cost
+            meter.spent += cost
         if selected is True:
             capacity = self.capacity(alternative, info)
             if capacity.fatal:
