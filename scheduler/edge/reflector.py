@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
 
 import msgspec
@@ -26,9 +26,10 @@ from scheduler.edge.difference import missed_changes, revision_of
 from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError
 from scheduler.edge.lines import LineSplitter, LineTooLongError
 from scheduler.edge.lister import PAGE_LIMIT, Lister
-from scheduler.edge.timeslices import TimeSlices
+from scheduler.edge.timeslices import TimeSlices, in_slices
 from scheduler.edge.watch_events import EventReader, StartOverError, meta_of
 from scheduler.errors import ClusterError
+from scheduler.explain.attempts import ended
 
 WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S = 300, 600
 SILENCE_TIMEOUT_S = 150.0  # the server sends a bookmark about once a minute; two missed ones mean a dead stream
@@ -43,6 +44,8 @@ REFUSED_PAUSE_MAX_S = 4.0
 RECONCILE_WAIT_S = 90.0
 EVENTS_AT_ONCE = 16
 """Events, and changes of the first LIST, that are taken between two looks at the clock."""
+LISTED_AT_ONCE = 100
+"""Objects of a first LIST that are compared with the copy between two looks at the clock."""
 
 
 class Sink(Protocol):
@@ -227,7 +230,8 @@ class Reflector:
         items, revision = await self._lister.list_raw()
         self.counters.lists += 1
         self._unserved_times = 0
-        batch = self._difference(await self._decoded(items), revision)
+        steps = self._difference_steps(await self._decoded(items), revision)
+        batch = ended(steps) if self.synced.is_set() else await in_slices(steps)
         if not self.synced.is_set():
             batch = await self._begin(batch)
         self._advance(batch, revision, reset=True)
@@ -248,12 +252,16 @@ class Reflector:
                 await slices.rest()
         return batch[last:]
 
-    def _difference(self, items: list[tuple[msgspec.Raw, Any]], revision: int) -> list[Change]:
+    def _difference_steps(
+        self, items: list[tuple[msgspec.Raw, Any]], revision: int
+    ) -> Generator[None, None, list[Change]]:
         """What changed between the copy and a complete LIST: deletions first. Updates the copy."""
         gone = dict(self.store)
         changes: list[Change] = []
         told, self._told = self._told, {}  # whatever is not in the LIST any more is forgotten
-        for raw, new in items:
+        for number, (raw, new) in enumerate(items):
+            if number % LISTED_AT_ONCE == 0:
+                yield
             if isinstance(new, DecodeError):
                 self._keep_if_same(raw, new, gone, told)
                 continue
@@ -269,7 +277,9 @@ class Reflector:
         deletions = [Change(self.kind, old, None, revision, True) for old in gone.values()]
         for deletion in deletions:
             del self.store[deletion.old.metadata.key]
-        for change in changes:
+        for number, change in enumerate(changes):
+            if number % LISTED_AT_ONCE == 0:
+                yield
             self.store[change.new.metadata.key] = change.new
         return deletions + changes
 
@@ -289,7 +299,7 @@ class Reflector:
     async def _unserved(self, error: NotFound) -> None:
         self._unserved_times += 1
         if self._optional and (not self.store or self._unserved_times >= UNKNOWN_KIND_TIMES):
-            self._advance(self._difference([], self.revision), self.revision, reset=False)
+            self._advance(ended(self._difference_steps([], self.revision)), self.revision, reset=False)
             self.synced.set()
             await self._sleep(UNKNOWN_KIND_PAUSE_S)
             return

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
+T = TypeVar("T")
 SLICE_S = 0.003
 """As long as one piece may take: an answer that has arrived, a timer or a probe waits that much longer."""
 
@@ -29,3 +31,16 @@ class TimeSlices:
         """Let the loop turn once; the next slice begins then."""
         await asyncio.sleep(0)
         self._began_s = self._clock()
+
+
+async def in_slices(steps: Generator[None, None, T]) -> T:
+    """What ``steps`` returns; each step should take much less than a slice."""
+    slices = TimeSlices()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        if slices.over:
+            await slices.rest()
