@@ -25,7 +25,7 @@ from scheduler.api.versions import ResourceKinds
 from scheduler.dra.admissions import Admissions
 from scheduler.guard.process import guard_features
 from scheduler.guard.reads import Reads
-from scheduler.guard.reviewer import Answer, Reviewer
+from scheduler.guard.reviewer import Answer, NotActiveError, Reviewer
 
 ASKING = f"uid-{NS}-wanted"
 """UID of the claim that asks while another object is spoilt."""
@@ -90,6 +90,9 @@ class GuardBeside:
         for old, new in self._reviews(kind, raw):
             try:
                 answer = await self.reviewer.review("warn", old, new, dry_run=False)
+            except NotActiveError as error:  # it is told to ask again
+                self.texts.append(str(error))
+                continue
             except Exception as error:  # the webhook would answer 500
                 found.append(f"the guard's review of {new.key} broke: {error!r}{where(error)}")
                 continue

@@ -112,11 +112,16 @@ class DeviceState:
         if known is not None and known.uid == claim.uid and _version(claim) <= _version(known):
             return []
         events: list[ClusterEvent] = []
-        if known is not None and known.uid != claim.uid:
-            self.ledger.remove_claim(known.uid)
-            self._note_special(known, None)
-            events.append(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, known, None))
-            known = None
+        entry = self.ledger.entry(claim.uid)
+        # No object is there twice: one that comes under another name with the same uid is no more under its first.
+        namesake = None if entry is None or entry.key == claim.key else self.claims.get(entry.key)
+        for gone in (known, namesake):
+            if gone is not None and (gone is not known or gone.uid != claim.uid):
+                del self.claims[gone.key]
+                self.ledger.remove_claim(gone.uid)
+                self._note_special(gone, None)
+                events.append(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, gone, None))
+        known = self.claims.get(claim.key)
         self.claims[claim.key] = claim
         self._note_special(known, claim)
         self.ledger.set_claim(claim, ordered=ordered)

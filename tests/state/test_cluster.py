@@ -282,6 +282,23 @@ def test_an_answer_for_a_replaced_claim_is_not_taken(state: ClusterState) -> Non
     assert state.devices.ledger.state() == {}
 
 
+def test_a_claim_that_comes_under_another_name_is_no_more_under_its_first(state: ClusterState) -> None:
+    """The server never shows one uid twice; if something does, devices stay held by exactly one claim."""
+    first, second = claim(1, "gpu-0"), claim(2, "gpu-1", name="spoilt")
+    state.apply(Change(RESOURCE_CLAIM, None, first))
+    assert labels(state.apply(Change(RESOURCE_CLAIM, None, second))) == [
+        "resource.k8s.io/ResourceClaimDelete",
+        "resource.k8s.io/ResourceClaimAdd",
+    ]
+    state.verify()
+    assert [key.device for key in state.devices.ledger.state()] == ["gpu-1"]
+    state.apply(Change(RESOURCE_CLAIM, None, claim(3, "gpu-0")))
+    assert state.apply(Change(RESOURCE_CLAIM, second, None)) == []
+    state.verify()
+    assert [key.device for key in state.devices.ledger.state()] == ["gpu-0"]
+    assert list(state.devices.claims) == ["default/c"]
+
+
 def test_a_promise_that_comes_free_is_an_event() -> None:
     """In flight, never stored: whoever waits for the devices hears of it once, also when the claim itself is gone."""
     state = ClusterState()
