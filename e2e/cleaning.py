@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from aiohttp import ClientResponse
 
-from e2e.api import CLAIM_TEMPLATES, CLAIMS, DEVICE_CLASSES, NODES, PODS, SLICES, Api, ApiError, Object, Resource
+from e2e.api import (
+    CLAIM_TEMPLATES,
+    CLAIMS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SLICES,
+    Api,
+    ApiError,
+    Object,
+    Resource,
+)
 from e2e.waiting import eventually
 
 # Namespaces the API server itself makes; their content goes, they stay.
@@ -21,7 +33,7 @@ async def clean(api: Api, *, timeout_s: float = 20.0) -> None:
 
 async def _sweep(api: Api) -> bool:
     empty = True
-    for resource in (PODS, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, NODES):
+    for resource in (RESOURCE_QUOTAS, PODS, CLAIMS, CLAIM_TEMPLATES, DEVICE_CLASSES, SLICES, NODES):
         for metadata in await _listed(api, resource):
             empty = False
             await _remove(api, resource, metadata["name"], metadata.get("namespace"), metadata.get("finalizers"))

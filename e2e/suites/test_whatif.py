@@ -226,7 +226,7 @@ async def stage(own_control_plane: Callable[..., ControlPlane], tmp_path: Path) 
 READER = "what-if-reader"
 LISTED = (
     "nodes,pods,namespaces,services,replicationcontrollers,persistentvolumes,persistentvolumeclaims,limitranges,"
-    "replicasets.apps,statefulsets.apps,poddisruptionbudgets.policy,priorityclasses.scheduling.k8s.io,"
+    "resourcequotas,replicasets.apps,statefulsets.apps,poddisruptionbudgets.policy,priorityclasses.scheduling.k8s.io,"
     "podgroups.scheduling.k8s.io,storageclasses.storage.k8s.io,csinodes.storage.k8s.io,csidrivers.storage.k8s.io,"
     "csistoragecapacities.storage.k8s.io,volumeattachments.storage.k8s.io,resourceclaims.resource.k8s.io,"
     "resourceclaimtemplates.resource.k8s.io,resourceslices.resource.k8s.io,deviceclasses.resource.k8s.io,"

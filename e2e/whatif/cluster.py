@@ -57,7 +57,7 @@ _SWEPT = (REPLICA_SETS, JOBS, POD_GROUPS, DEVICE_TAINT_RULES, BUDGETS, VOLUME_CL
           STORAGE_CLASSES, PRIORITY_CLASSES)  # fmt: skip
 DUMPED = (
     "nodes,pods,namespaces,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,devicetaintrules,"
-    "persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,poddisruptionbudgets,priorityclasses,limitranges,"
+    "persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,poddisruptionbudgets,priorityclasses,limitranges,resourcequotas,"
     "services,replicasets,statefulsets,replicationcontrollers,podgroups"
 )
 Placements = dict[str, tuple[str, tuple[tuple[str, ...], ...]]]

@@ -15,6 +15,7 @@ import msgspec
 
 from scheduler.api.core import Pod
 from scheduler.api.kinds import POD, Kind
+from scheduler.api.meta import ObjectMeta
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.policy import POD_DISRUPTION_BUDGET
 from scheduler.api.versions import ResourceKinds
@@ -29,11 +30,15 @@ from scheduler.edge.dumps import read_dumps
 from scheduler.edge.errors import ApiError, NotFound
 from scheduler.edge.lister import Lister
 from scheduler.errors import ClusterError, UserError
+from scheduler.explain.quotas import QUOTA
 from scheduler.framework.profile import Profile
 from scheduler.state.cluster import ClusterState
 from scheduler.whatif.build import build_state
 from scheduler.whatif.objects import JUDGED_BY, NEEDED, TEMPLATE, Objects, Problem, known_kinds, read_objects
 from scheduler.whatif.templates import make_claims
+
+RESOURCE_QUOTA = Kind(QUOTA, "", "v1", "resourcequotas", True, ObjectMeta)
+"""Read for what it says of claims only."""
 
 _TOLD_MAX = 5
 """Names and problems that an error tells at most."""
@@ -120,7 +125,7 @@ def from_cluster(kubeconfig: str, config: SchedulerConfig, gates: Mapping[str, b
 
 
 async def _from_cluster(kubeconfig: str, config: SchedulerConfig, gates: Mapping[str, bool]) -> Snapshot:
-    items, problems = await fetch_items(kubeconfig, Features.from_gates(gates))
+    items, problems = await fetch_items(kubeconfig, Features.from_gates(gates), (RESOURCE_QUOTA,))
     snapshot = from_items(items, config, gates, time.time(), live=True)
     snapshot.objects.problems.extend(problems)
     return snapshot

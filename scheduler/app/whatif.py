@@ -14,7 +14,7 @@ from scheduler.api.core import Pod
 from scheduler.api.kinds import Kind
 from scheduler.api.meta import ObjectMeta
 from scheduler.app.profiles import build_profiles, queue_hooks
-from scheduler.app.snapshot import fetch_items, imagined_ids, objects_of, readable_kinds
+from scheduler.app.snapshot import RESOURCE_QUOTA, fetch_items, imagined_ids, objects_of, readable_kinds
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
 from scheduler.edge.dumps import read_dumps, uncollected
@@ -67,7 +67,7 @@ def objects_from_files(paths: Sequence[str], features: Features) -> Objects:
 
 def objects_from_cluster(kubeconfig: str, features: Features) -> Objects:
     """The objects of a cluster, by one LIST per kind. Raises ClusterError."""
-    items, problems = asyncio.run(fetch_items(kubeconfig, features, (PRIORITY_CLASS, LIMIT_RANGE)))
+    items, problems = asyncio.run(fetch_items(kubeconfig, features, (PRIORITY_CLASS, LIMIT_RANGE, RESOURCE_QUOTA)))
     objects = objects_of(items, features, live=True)
     objects.problems.extend(problems)
     return objects

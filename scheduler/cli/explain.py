@@ -84,7 +84,7 @@ def _answer(arguments: Arguments) -> tuple[Explanation, float]:
     profile, own = snapshot.profile_for(pod)
     found = explain_pod(profile, pod, snapshot.state, snapshot.now)
     if found.phase == "held back":
-        found.because.extend(_of_templates(snapshot, pod))
+        found.because.extend(template_reasons(snapshot, pod))
     if arguments.hints and found.phase in ("waiting", "held back"):
         ends_at = time.monotonic() + HINTS_S
         if not find_hints(profile, pod, snapshot.state, snapshot.now, found, lambda: time.monotonic() < ends_at):
@@ -100,7 +100,7 @@ def _answer(arguments: Arguments) -> tuple[Explanation, float]:
     return found, snapshot.now
 
 
-def _of_templates(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
+def template_reasons(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
     """Why claims of templates are not there, which a state alone cannot tell; nothing when templates were not read."""
     from scheduler.explain.pods import template_causes
     from scheduler.whatif.objects import TEMPLATE
@@ -109,7 +109,11 @@ def _of_templates(snapshot: Snapshot, pod: Pod) -> Iterator[Cause]:
         return
     named = f"{TEMPLATE} "
     bad = {one.subject.removeprefix(named) for one in snapshot.objects.problems if one.subject.startswith(named)}
-    yield from template_causes(pod, snapshot.objects.templates, bad)
+    claims = snapshot.state.devices.claims
+    quotas = snapshot.objects.quotas()
+    yield from template_causes(
+        pod, snapshot.objects.templates, bad, lambda claim: quotas.refusals(claim, claims.values())
+    )
 
 
 def _pod_name(given: str, second: str) -> str:

@@ -5,7 +5,7 @@ The decision itself is made by ``cycle.Attempt``, as in the service; the rest on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,6 +28,7 @@ from scheduler.explain.holders import who_uses
 from scheduler.explain.kept import KeptReports
 from scheduler.explain.nodes import cause_of, note_nodes
 from scheduler.explain.outcome import report_failure
+from scheduler.explain.quotas import OverQuota
 from scheduler.framework.profile import Profile
 from scheduler.framework.runner import call
 from scheduler.framework.status import Code, Status
@@ -131,10 +132,15 @@ def misspelt_claims(state: ClusterState, pod: Pod) -> Iterator[str]:
                 yield f"there is no claim {prefix}{name}, but there is {near}"
 
 
-def template_causes(pod: Pod, templates: Collection[str], unreadable: Collection[str] = ()) -> Iterator[Cause]:
-    """Why the claims of a Pod's templates are not there. ``templates``: ``namespace/name`` of all there are.
+def template_causes(
+    pod: Pod,
+    templates: Mapping[str, ResourceClaim],
+    unreadable: Collection[str] = (),
+    refusals: Callable[[ResourceClaim], Iterable[OverQuota]] = lambda claim: (),
+) -> Iterator[Cause]:
+    """Why the claims of a Pod's templates are not there. ``templates``: by ``namespace/name``, what each would make.
 
-    ``unreadable``: those that are there and of which nothing else is known.
+    ``unreadable``: those that are there and of which nothing else is known. ``refusals``: limits in a claim's way.
     """
     made = {status.name for status in pod.status.resourceClaimStatuses}
     for entry in pod.spec.resourceClaims:
@@ -145,6 +151,12 @@ def template_causes(pod: Pod, templates: Collection[str], unreadable: Collection
         of = f"(entry {entry.name} of spec.resourceClaims)"
         facts = {"entry": entry.name, "template": key}
         if key in templates:
+            over = list(refusals(templates[key]))
+            for one in over:
+                text = f"no claim of ResourceClaimTemplate {key} can be made {of}: {one.words()}"
+                yield Cause("quota", text, facts | one.facts())
+            if over:
+                continue
             text = f"the claim controller has not made the claim of ResourceClaimTemplate {key} yet {of}"
             yield Cause("template", text, facts)
             continue

@@ -19,6 +19,7 @@ from scheduler.dra.podgroups import group_name
 from scheduler.errors import UserError
 from scheduler.state.budgets import speaks_of
 from scheduler.whatif.store import Store
+from scheduler.whatif.templates import claim_for
 
 RECREATING = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet", "Job"))
 """Controllers that make a new Pod for one that is gone."""
@@ -37,6 +38,11 @@ def make_claims_of(store: Store, pod: Pod) -> Pod:
     for entry in pod.spec.resourceClaims:
         template = store.templates.get(f"{pod.metadata.namespace}/{entry.resourceClaimTemplateName}")
         if entry.resourceClaimTemplateName is None or entry.name in known or template is None:
+            continue
+        refusals = store.quotas.refusals(claim_for(pod, entry.name, template), store.of(RESOURCE_CLAIM.name))
+        if refusals:
+            words = "; ".join(one.words() for one in refusals)
+            store.note(f"the claim of template {template.key} for Pod {pod.key} is not made: {words}")
             continue
         if group is not None and entry in group.spec.resourceClaims:
             name = _make_group_claim(store, group, entry.name, template)

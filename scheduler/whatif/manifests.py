@@ -10,6 +10,7 @@ import msgspec
 from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, DecodeError, Kind, convert
 from scheduler.errors import UserError
+from scheduler.explain.quotas import QUOTA
 from scheduler.whatif.admission import LIMIT_RANGE, admit_pod
 from scheduler.whatif.controllers import make_claims_of
 from scheduler.whatif.objects import KEPT_RAW, TEMPLATE, Json, completed, read_objects
@@ -17,7 +18,7 @@ from scheduler.whatif.store import Store
 
 _WITHOUT_PART = frozenset(
     ("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "HorizontalPodAutoscaler", "Ingress",
-     "NetworkPolicy", "ResourceQuota", "Role", "RoleBinding", "Secret", "ServiceAccount")
+     "NetworkPolicy", "Role", "RoleBinding", "Secret", "ServiceAccount")
 )  # fmt: skip
 """Kinds that often stand beside Pods in a manifest."""
 Kinds = Mapping[tuple[str, str], Kind]
@@ -81,7 +82,7 @@ def _numbered(item: Json, number: int, count: int) -> Json:
 def _placed_in(item: Json, kinds: Kinds, namespace: str) -> Json:
     """With a namespace, when its kind has one."""
     kind = kinds.get((str(item.get("apiVersion", "")), item["kind"]))
-    namespaced = item["kind"] in (TEMPLATE, LIMIT_RANGE) or (kind is not None and kind.namespaced)
+    namespaced = item["kind"] in (TEMPLATE, LIMIT_RANGE, QUOTA) or (kind is not None and kind.namespaced)
     if not namespaced or item["metadata"].get("namespace"):
         return item
     return {**item, "metadata": {**item["metadata"], "namespace": namespace}}
@@ -109,6 +110,8 @@ def _put(store: Store, kinds: Kinds, item: Json) -> None:
     key = f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
     if name in KEPT_RAW:
         store.raw[name, key] = item
+        if name == QUOTA:
+            store.limit(item)
         return
     if name in (RESOURCE_CLAIM.name, POD.name):
         item = {field: value for field, value in item.items() if field != "status"}

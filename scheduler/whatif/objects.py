@@ -13,10 +13,11 @@ from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, convert, with
 from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.api.resource import ALL, EXACT_COUNT
 from scheduler.api.versions import GROUP, TAINT_RULE_VERSIONS, VERSIONS, choose_kinds
+from scheduler.explain.quotas import QUOTA, Quotas
 
 Json = dict[str, Any]
 TEMPLATE = "ResourceClaimTemplate"
-KEPT_RAW = ("PriorityClass", "LimitRange", "Deployment", "DaemonSet", "Job", "CronJob")
+KEPT_RAW = ("PriorityClass", "LimitRange", QUOTA, "Deployment", "DaemonSet", "Job", "CronJob")
 """Kinds that no decision reads, but that shape or make Pods."""
 NEEDED = ("Node", "Pod", "ResourceSlice", "ResourceClaim", "DeviceClass")
 """Kinds without which an answer about devices may be wrong."""
@@ -65,6 +66,11 @@ class Objects:
     def empty(self) -> bool:
         """Nothing of Kubernetes was in the dump, not even a list that says of which kind there is nothing."""
         return not self.found
+
+    def quotas(self) -> Quotas:
+        """What limits claims, as things stand."""
+        raw = (item for (kind, _), item in self.raw.items() if kind == QUOTA)
+        return Quotas(raw, self.of(RESOURCE_CLAIM.name))
 
     def missing(self) -> list[str]:
         """Kinds that an answer about devices needs and that were not in the dump."""

@@ -31,6 +31,7 @@ class Store:
         self._objects = dict(objects.decoded)
         self.templates = dict(objects.templates)
         self.raw: dict[tuple[str, str], Json] = dict(objects.raw)
+        self.quotas = objects.quotas()
         self.now = now
         self.notes: dict[str, None] = {}
         self._revision = max(map(_revision, self._objects.values()), default=0) + 1_000_000
@@ -97,6 +98,10 @@ class Store:
     def stamp(self) -> str:
         """``now`` as the API writes it."""
         return datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def limit(self, quota: Json) -> None:
+        """A quota that is there from now on; one of the same name was another before."""
+        self.quotas.put(quota, self.of(RESOURCE_CLAIM.name))
 
     def note(self, text: str) -> None:
         """Remember an assumption."""

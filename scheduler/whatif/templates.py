@@ -8,23 +8,25 @@ from scheduler.api.core import Pod, PodResourceClaimStatus
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, Kind
 from scheduler.api.meta import ObjectMeta, OwnerReference
 from scheduler.api.resource import ResourceClaim
+from scheduler.explain.quotas import Quotas
 from scheduler.whatif.objects import Objects
 
 
 def make_claims(objects: Objects) -> list[str]:
     """Make the missing claims of waiting Pods whose template is known, and note them in the Pods' status.
 
-    Answers with the Pods (``namespace/name``) for which claims were made. Without it a Pod from a manifest, which no
-    controller has seen, could only be told that its claim does not exist.
+    Those that a quota refuses are not made. Answers with the Pods (``namespace/name``) for which claims were made.
+    Without it a Pod from a manifest, which no controller has seen, could only be told that its claim does not exist.
     """
-    made = []
+    made, quotas = [], objects.quotas()
     for key, (kind, pod) in list(objects.decoded.items()):
-        if kind.name == POD.name and not pod.spec.nodeName and not pod.terminal and _complete(objects, kind, key, pod):
+        waits = kind.name == POD.name and not pod.spec.nodeName and not pod.terminal
+        if waits and _complete(objects, kind, key, pod, quotas):
             made.append(pod.key)
     return made
 
 
-def _complete(objects: Objects, kind: Kind, key: tuple[str, str], pod: Pod) -> bool:
+def _complete(objects: Objects, kind: Kind, key: tuple[str, str], pod: Pod, quotas: Quotas) -> bool:
     known = {status.name for status in pod.status.resourceClaimStatuses}
     statuses = list(pod.status.resourceClaimStatuses)
     for entry in pod.spec.resourceClaims:
@@ -34,6 +36,8 @@ def _complete(objects: Objects, kind: Kind, key: tuple[str, str], pod: Pod) -> b
         if template is None:
             continue
         claim = claim_for(pod, entry.name, template)
+        if quotas.refusals(claim, objects.of(RESOURCE_CLAIM.name)):
+            continue
         objects.decoded[(RESOURCE_CLAIM.name, claim.key)] = RESOURCE_CLAIM, claim
         objects.found.add(RESOURCE_CLAIM.name)
         statuses.append(PodResourceClaimStatus(name=entry.name, resourceClaimName=claim.metadata.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.app.snapshot import Snapshot, from_items
+from scheduler.cli.explain import template_reasons
 from scheduler.config import load_config
 from scheduler.explain.facts import Explanation
 from scheduler.explain.hints import find_hints
@@ -34,6 +35,8 @@ def explained(
     pod = snap.pod("default", name)
     profile, _ = snap.profile_for(pod)
     found = explain_pod(profile, pod, snap.state, snap.now)
+    if found.phase == "held back":
+        found.because.extend(template_reasons(snap, pod))
     if hints:
         find_hints(profile, pod, snap.state, snap.now, found)
     snap.state.verify()
@@ -107,3 +110,17 @@ def held(name: str, node: str, *devices: str, pod: str = "", **result: Any) -> O
     if pod:
         claim["status"]["reservedFor"] = [{"resource": "pods", "name": pod, "uid": f"pod/default/{pod}"}]
     return claim
+
+
+def quota(name: str, namespace: str = "default", **limits: tuple[str, str]) -> Object:
+    """A ResourceQuota: resource → (hard, used)."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"hard": {resource: hard for resource, (hard, _) in limits.items()}},
+        "status": {
+            "hard": {resource: hard for resource, (hard, _) in limits.items()},
+            "used": {resource: used for resource, (_, used) in limits.items()},
+        },
+    }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.app.objects import gpu_class, node, pod
-from tests.explain.clusters import Object, device, held, request, slice_of, want
+from tests.app.objects import gpu_class, node, pod, template
+from tests.explain.clusters import Object, device, held, quota, request, slice_of, want
 from tests.explain.situations import MEMORY, TAINT, Situation, base, bound, partition_world
 from tests.explain.situations_plugins import GANGS, gang
 
@@ -115,6 +115,17 @@ WISHES = [
         reason="in use by claim",
         count=1,
         hints=("claim ends",),
+    ),
+    Situation(
+        "U10: a tenant has asked for all it may have",
+        [node("n1"), gpu_class(), slice_of("n1", [device("a"), device("b"), device("c")]), held("theirs", "n1", "a"),
+         template("t"), quota("tenant", **{"gpu.deviceclass.resource.k8s.io/devices": ("1", "1")}),
+         pod("p", template="t")],
+        "ResourceQuota default/tenant: gpu.deviceclass.resource.k8s.io/devices: 1 asked, 1 of 1 used",
+        phase="held back",
+        said="ResourceClaim not created yet",
+        facts={"entry": "gpu", "template": "default/t", "quota": "default/tenant",
+               "resource": "gpu.deviceclass.resource.k8s.io/devices", "asked": "1", "used": "1", "limit": "1"},
     ),
     Situation(
         "U3: enough in the cluster, too few on one node",

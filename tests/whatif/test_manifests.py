@@ -13,6 +13,7 @@ from scheduler.errors import UserError
 from scheduler.whatif.manifests import apply_manifests
 from scheduler.whatif.store import Store
 from tests.app.objects import gpu_class, gpu_slice, node, pod, template
+from tests.explain.clusters import quota
 from tests.whatif.worlds import NOW, Object, add, ask, by_pod, places
 
 
@@ -195,3 +196,15 @@ def test_ports_of_the_host_network_are_host_ports() -> None:
     found = ask([node("n1")], add(served, count=2))
     assert places(found) == {"p-1": "n1", "p-2": ""}
     assert "free ports" in by_pod(found)["p-2"].after.reason  # type: ignore[union-attr]
+
+
+def test_a_quota_lets_only_so_many_claims_be_made() -> None:
+    """Pods beyond it wait for theirs, and it is noted; a quota that comes with the edit counts, too."""
+    limit = quota("tenant", **{"gpu.deviceclass.resource.k8s.io/devices": ("2", "0")})
+    cluster = (node("n1"), gpu_class(), gpu_slice("n1", 4), template("t"))
+    new = add(pod("p", template="t"), count=3)
+    words = "ResourceQuota default/tenant: gpu.deviceclass.resource.k8s.io/devices: 1 asked, 2 of 2 used"
+    for found in (ask([*cluster, limit], new), ask(cluster, add(limit), new)):
+        assert places(found) == {"p-1": "n1", "p-2": "n1", "p-3": ""}
+        note = f"the claim of template default/t for Pod default/p-3 is not made: {words}"
+        assert note in found.assumptions
