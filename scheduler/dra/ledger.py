@@ -125,7 +125,8 @@ class Ledger:
     def set_claim(self, claim: ResourceClaim, ordered: bool = True) -> None:
         """Take over the newest known version of a claim.
 
-        ``ordered`` False: it came from a LIST that may have skipped versions, so where it was allocated is unknown.
+        ``ordered`` False: it came from a LIST that may have skipped versions, or is the answer to a write, so where it
+        was allocated is unknown.
         """
         allocation = claim.status.allocation
         entry = self._entries.get(claim.uid)
@@ -139,6 +140,19 @@ class Ledger:
             entry.revision = _revision(claim) if ordered else None
         entry.stored = allocation
         self._update(claim.uid, entry)
+
+    def note_order(self, claim: ResourceClaim) -> None:
+        """The watch shows a version that is not newer than the one taken over: where the allocation appeared.
+
+        An answer to a write of ours comes before the watch, and does not tell whether it was that write that allocated.
+        """
+        entry, allocation = self._entries.get(claim.uid), claim.status.allocation
+        if entry is None or entry.stored is None:
+            return
+        if allocation is None or not (entry.stored is allocation or _same(entry.stored, allocation)):
+            entry.revision = None
+        elif entry.revision is None:
+            entry.revision = _revision(claim)
 
     def remove_claim(self, uid: str) -> None:
         """The claim is gone from the API."""

@@ -51,14 +51,15 @@ class Verification:
         ours = {claim.uid: claim for claim in written}
         found = self._unchecked(placed.pod, ours)
         revision = max((revision_of(claim.metadata.resourceVersion) or 0 for claim in written), default=0)
-        revision = max(revision, *(at for _, at in found if at != _LAST), 0)
+        revision = max(revision, *(self._shown_at(claim) for claim in found), 0)
         if revision and not await self.revisions.wait_revision(revision, self.timeout_s):
             self.on_verified("late", asyncio.get_running_loop().time() - began_s)
             text = f"the claim watch did not reach revision {revision} within {self.timeout_s:g} s"
             raise LostError(text + await self._give_back(written, placed.pod))
         lost: list[ResourceClaim] = []
         texts: list[str] = []
-        judged = [*((claim, None) for claim in written), *found]
+        # By now the watch may have told where the others appeared.
+        judged = [*((claim, None) for claim in written), *((claim, self._appeared(claim)) for claim in found)]
         for claim, at in judged:
             verdict = self._verdict(placed, claim, at)
             if isinstance(verdict, str):
@@ -78,18 +79,28 @@ class Verification:
             outcome.overlaps.clear()
             raise LostError("; ".join(texts) + await self._give_back(lost, placed.pod))
 
-    def _unchecked(self, pod: Pod, ours: Container[str]) -> list[tuple[ResourceClaim, int]]:
-        """Allocated claims of the Pod that this commit did not write and no bound Pod uses, with the revision at which
-        the allocation appeared (_LAST: unknown). Claims of groups are their group's.
+    def _unchecked(self, pod: Pod, ours: Container[str]) -> list[ResourceClaim]:
+        """Allocated claims of the Pod that this commit did not write and no bound Pod uses.
+
+        Claims of groups are their group's.
         """
-        ledger, found = self.state.devices.ledger, list[tuple[ResourceClaim, int]]()
+        found = []
         for claim in self.state.devices.claims_of(pod):
             others = [consumer for consumer in claim.consumers if consumer.uid != pod.uid]
             if claim.uid in ours or claim.status.allocation is None or any(map(self._counts, others)):
                 continue
-            at = ledger.first_allocated_revision(claim.uid)
-            found.append((claim, _LAST if at is None else at))
+            found.append(claim)
         return found
+
+    def _appeared(self, claim: ResourceClaim) -> int:
+        """The revision at which the claim's allocation appeared, _LAST when nobody knows."""
+        at = self.state.devices.ledger.first_allocated_revision(claim.uid)
+        return _LAST if at is None else at
+
+    def _shown_at(self, claim: ResourceClaim) -> int:
+        """The revision that the watch must have reached for the order of the claim's allocation to be known."""
+        at = self._appeared(claim)
+        return at if at != _LAST else revision_of(claim.metadata.resourceVersion) or 0
 
     def _counts(self, consumer: ConsumerReference) -> bool:
         """True for a consumer that keeps the claim whatever we find: a Pod on a node, or no Pod at all."""

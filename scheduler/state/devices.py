@@ -105,11 +105,13 @@ class DeviceState:
         known = self.claims.get(claim.key)
         if known is None or known.uid != claim.uid:
             return []  # deleted (or replaced) meanwhile: the watch is further than this answer
-        return self._take(claim, ordered=True)
+        return self._take(claim, ordered=False)
 
     def _take(self, claim: ResourceClaim, *, ordered: bool) -> list[ClusterEvent]:
         known = self.claims.get(claim.key)
         if known is not None and known.uid == claim.uid and _version(claim) <= _version(known):
+            if ordered:
+                self.ledger.note_order(claim)
             return []
         events: list[ClusterEvent] = []
         entry = self.ledger.entry(claim.uid)

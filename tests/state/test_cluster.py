@@ -273,6 +273,40 @@ def test_what_we_wrote_is_known_before_the_watch_and_moves_the_version(state: Cl
     assert len(list(state.devices.allocated())) == 1
 
 
+@pytest.mark.parametrize(
+    ("shown", "appeared"),
+    [
+        ([(3, "gpu-0"), (5, "gpu-0")], 3),
+        ([(5, "gpu-0")], 5),
+        ([(2, "gpu-0"), (3, ""), (4, "gpu-0"), (5, "gpu-0")], 4),
+        ([(2, "gpu-1"), (4, "gpu-0")], 4),
+        ([(2, "gpu-1")], None),
+        ([], None),
+    ],
+)
+def test_where_an_allocation_appeared_is_told_by_the_watch(
+    state: ClusterState, shown: list[tuple[int, str]], appeared: int | None
+) -> None:
+    """Not by the answer to a write: that may have changed a claim that was allocated before, unseen by us."""
+    state.apply(Change(RESOURCE_CLAIM, None, claim(1)))
+    state.learn_claim(claim(5, "gpu-0"))
+    assert state.devices.ledger.first_allocated_revision("1") is None
+    for version, device in shown:
+        state.apply(Change(RESOURCE_CLAIM, None, claim(version, device), version))
+    assert state.devices.ledger.first_allocated_revision("1") == appeared
+    state.apply(Change(RESOURCE_CLAIM, None, claim(6, "gpu-0"), 6))
+    assert state.devices.ledger.first_allocated_revision("1") == appeared, "the same allocation as before"
+    state.verify()
+
+
+def test_a_list_does_not_tell_where_an_allocation_appeared(state: ClusterState) -> None:
+    """It may have skipped versions."""
+    state.apply(Change(RESOURCE_CLAIM, None, claim(1)))
+    state.learn_claim(claim(5, "gpu-0"))
+    state.apply(Change(RESOURCE_CLAIM, None, claim(5, "gpu-0"), 5, True))
+    assert state.devices.ledger.first_allocated_revision("1") is None
+
+
 def test_an_answer_for_a_replaced_claim_is_not_taken(state: ClusterState) -> None:
     """The claim was deleted and created again meanwhile: the old one's answer says nothing of the new one."""
     state.apply(Change(RESOURCE_CLAIM, None, claim(3, uid="2")))
