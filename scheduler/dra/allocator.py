@@ -217,10 +217,7 @@ class Allocation:
                 raise FatalError(suitability.error_text(alternative, self._plan.claims[0], position))
             if answers.yes & low:
                 picks.append(Pick(alternative, position, False, ()))
-        if len(picks) == alternative.count:
-            self._found((tuple(picks),))
-        else:
-            self._outcome = self._nothing()
+        self._end_with(alternative, picks)
         return True
 
     def _simple_told(self, alternative: Alternative, taking: Taking) -> bool:
@@ -246,11 +243,14 @@ class Allocation:
                 raise FatalError(suitability.error_text(alternative, self._plan.claims[0], position))
             if answers.yes >> position & 1:
                 picks.append(Pick(alternative, position, False, ()))
+        self._end_with(alternative, picks)
+        return True
+
+    def _end_with(self, alternative: Alternative, picks: Sequence[Pick]) -> None:
         if len(picks) == alternative.count:
             self._found((tuple(picks),))
         else:
             self._outcome = self._nothing()
-        return True
 
     def _finish(self, search: Search, status: Status) -> None:
         self._reporter.searched(search.steps)
