@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from scheduler.api.meta import revision_of
 from scheduler.api.quantity import QuantityError, parse_quantity
@@ -40,9 +40,18 @@ class Holding:
     consumed: dict[str, int] = field(default_factory=dict)
 
 
+Source = Literal["watch", "list", "answer"]
+"""Where a version of a claim came from: the watch, a LIST, or the answer to a write of ours."""
+NOT_SHOWN = 1 << 61
+
+
 @dataclass(slots=True)
 class Entry:
-    """What one claim holds. ``revision``: where it was first seen allocated, None when the order is unknown."""
+    """What one claim holds.
+
+    ``revision``: where it was first seen allocated, None when the order is unknown, NOT_SHOWN when the watch has not
+    come there yet: after all that it has shown.
+    """
 
     key: str
     stored: AllocationResult | None = None
@@ -122,11 +131,11 @@ class Ledger:
         # Pools whose holds a change concerned.
         self.changes: ChangeLog[PoolKey] = ChangeLog()
 
-    def set_claim(self, claim: ResourceClaim, ordered: bool = True) -> None:
+    def set_claim(self, claim: ResourceClaim, source: Source = "watch") -> None:
         """Take over the newest known version of a claim.
 
-        ``ordered`` False: it came from a LIST that may have skipped versions, or is the answer to a write, so where it
-        was allocated is unknown.
+        A LIST may have skipped versions: where the claim was allocated is unknown then. The answer to a write comes
+        before the watch, and does not tell whether it was that write that allocated.
         """
         allocation = claim.status.allocation
         entry = self._entries.get(claim.uid)
@@ -134,25 +143,26 @@ class Ledger:
             if allocation is None:
                 return
             entry = self._entries[claim.uid] = Entry(claim.key)
+        entry.key = claim.key
         if allocation is None:
             entry.revision = None
-        elif entry.stored is None or (entry.stored is not allocation and not _same(entry.stored, allocation)):
-            entry.revision = _revision(claim) if ordered else None
+        elif entry.stored is None or not _same(entry.stored, allocation):
+            entry.revision = {"watch": _revision(claim), "list": None, "answer": NOT_SHOWN}[source]
+        elif entry.revision == NOT_SHOWN and source != "answer":
+            entry.revision = None  # what the watch would have shown before was skipped
         entry.stored = allocation
         self._update(claim.uid, entry)
 
-    def note_order(self, claim: ResourceClaim) -> None:
-        """The watch shows a version that is not newer than the one taken over: where the allocation appeared.
-
-        An answer to a write of ours comes before the watch, and does not tell whether it was that write that allocated.
-        """
+    def note_order(self, claim: ResourceClaim, source: Source) -> None:
+        """A version that is not newer than the one taken over: it may tell where the allocation appeared."""
         entry, allocation = self._entries.get(claim.uid), claim.status.allocation
         if entry is None or entry.stored is None:
             return
-        if allocation is None or not (entry.stored is allocation or _same(entry.stored, allocation)):
-            entry.revision = None
-        elif entry.revision is None:
-            entry.revision = _revision(claim)
+        if allocation is None or not _same(entry.stored, allocation):
+            if source == "watch":
+                entry.revision = NOT_SHOWN
+        elif entry.revision == NOT_SHOWN:
+            entry.revision = _revision(claim) if source == "watch" else None
 
     def remove_claim(self, uid: str) -> None:
         """The claim is gone from the API."""
@@ -193,7 +203,10 @@ class Ledger:
                 yield uid, entry.key, entry.in_flight
 
     def first_allocated_revision(self, uid: str) -> int | None:
-        """The revision at which the stored allocation was first seen; None: not allocated, or order unknown."""
+        """The revision at which the stored allocation was first seen; None: not allocated, or order unknown.
+
+        NOT_SHOWN: the watch, which decides, has not come there yet.
+        """
         entry = self._entries.get(uid)
         return None if entry is None else entry.revision
 
@@ -373,7 +386,7 @@ def _revision(claim: ResourceClaim) -> int | None:
 
 def _same(one: AllocationResult, other: AllocationResult) -> bool:
     """Whether two allocations hold the same devices, shares included."""
-    return [(r.driver, r.pool, r.device, r.shareID) for r in one.devices.results] == [
+    return one is other or [(r.driver, r.pool, r.device, r.shareID) for r in one.devices.results] == [
         (r.driver, r.pool, r.device, r.shareID) for r in other.devices.results
     ]
 

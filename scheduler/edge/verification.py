@@ -10,6 +10,7 @@ from scheduler.api.core import Pod
 from scheduler.api.meta import revision_of
 from scheduler.api.resource import AllocationResult, ConsumerReference, ResourceClaim
 from scheduler.cycle.decision import Placed
+from scheduler.dra.ledger import NOT_SHOWN
 from scheduler.dra.podgroups import reservation
 from scheduler.dra.verify import Lost, Verdict, WonPair
 from scheduler.edge.claim_errors import ClaimInUseError
@@ -95,7 +96,7 @@ class Verification:
     def _appeared(self, claim: ResourceClaim) -> int:
         """The revision at which the claim's allocation appeared, _LAST when nobody knows."""
         at = self.state.devices.ledger.first_allocated_revision(claim.uid)
-        return _LAST if at is None else at
+        return _LAST if at is None or at == NOT_SHOWN else at
 
     def _shown_at(self, claim: ResourceClaim) -> int:
         """The revision that the watch must have reached for the order of the claim's allocation to be known."""

@@ -21,7 +21,7 @@ from scheduler.dra.classes import ClassStore
 from scheduler.dra.devices import DeviceKey, PoolKey
 from scheduler.dra.extended import special_owner
 from scheduler.dra.features import Features
-from scheduler.dra.ledger import Ledger
+from scheduler.dra.ledger import Ledger, Source
 from scheduler.dra.pools import NodeView
 from scheduler.dra.slices import SliceStore
 from scheduler.dra.verify import Verdict, verify_allocation
@@ -98,27 +98,27 @@ class DeviceState:
             self.ledger.remove_claim(old.uid)
             self._note_special(known, None)
             return [ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE, known, None)]
-        return self._take(new, ordered=not change.by_list)
+        return self._take(new, "list" if change.by_list else "watch")
 
     def learn_claim(self, claim: ResourceClaim) -> list[ClusterEvent]:
         """The answer to our own write: known from now on, before the watch shows it."""
         known = self.claims.get(claim.key)
         if known is None or known.uid != claim.uid:
             return []  # deleted (or replaced) meanwhile: the watch is further than this answer
-        return self._take(claim, ordered=False)
+        return self._take(claim, "answer")
 
-    def _take(self, claim: ResourceClaim, *, ordered: bool) -> list[ClusterEvent]:
+    def _take(self, claim: ResourceClaim, source: Source) -> list[ClusterEvent]:
         known = self.claims.get(claim.key)
         if known is not None and known.uid == claim.uid and _version(claim) <= _version(known):
-            if ordered:
-                self.ledger.note_order(claim)
+            if source != "answer":
+                self.ledger.note_order(claim, source)
             return []
         events: list[ClusterEvent] = []
         entry = self.ledger.entry(claim.uid)
         # No object is there twice: one that comes under another name with the same uid is no more under its first.
         namesake = None if entry is None or entry.key == claim.key else self.claims.get(entry.key)
         for gone in (known, namesake):
-            if gone is not None and (gone is not known or gone.uid != claim.uid):
+            if gone is not None and (gone.uid != claim.uid if gone is known else gone.uid == claim.uid):
                 del self.claims[gone.key]
                 self.ledger.remove_claim(gone.uid)
                 self._note_special(gone, None)
@@ -126,7 +126,7 @@ class DeviceState:
         known = self.claims.get(claim.key)
         self.claims[claim.key] = claim
         self._note_special(known, claim)
-        self.ledger.set_claim(claim, ordered=ordered)
+        self.ledger.set_claim(claim, source)
         action = Action.ADD if known is None else Action.UPDATE_OTHER
         return [*events, ClusterEvent(Resource.RESOURCE_CLAIM, action, known, claim)]
 

@@ -166,7 +166,7 @@ def test_the_order_of_allocations_is_unknown_after_a_list() -> None:
     ledger.set_claim(claim("u", [result("a")], 7))
     ledger.set_claim(claim("u", [result("a")], 12))
     assert ledger.first_allocated_revision("u") == 7
-    ledger.set_claim(claim("v", [result("b")], 8), ordered=False)
+    ledger.set_claim(claim("v", [result("b")], 8), source="list")
     assert ledger.first_allocated_revision("v") is None
     assert ledger.first_allocated_revision("w") is None
 

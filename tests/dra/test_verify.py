@@ -50,7 +50,7 @@ def test_one_earlier_one_is_enough() -> None:
 def test_unknown_order_loses_unless_bound() -> None:
     """After a LIST the order is unknown: we give way while our Pod is not bound."""
     ledger = with_claims(u=(10, [result("a")]))
-    ledger.set_claim(claim("v", [result("a")], 11), ordered=False)
+    ledger.set_claim(claim("v", [result("a")], 11), source="list")
     assert isinstance(verdict(ledger), Lost)
     assert isinstance(verdict(ledger, bound=True), WonPair)
 

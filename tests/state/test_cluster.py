@@ -14,6 +14,8 @@ from scheduler.api.changes import Change
 from scheduler.api.core import Node, Pod
 from scheduler.api.kinds import NAMESPACE, NODE, POD, RESOURCE_CLAIM, convert
 from scheduler.api.resource import ResourceClaim
+from scheduler.dra.ledger import NOT_SHOWN
+from scheduler.dra.verify import Lost, Verdict, WonPair, verify_allocation
 from scheduler.errors import InternalError
 from scheduler.state.cluster import ClusterState
 from scheduler.state.events import Action, ClusterEvent, Resource
@@ -280,31 +282,68 @@ def test_what_we_wrote_is_known_before_the_watch_and_moves_the_version(state: Cl
         ([(5, "gpu-0")], 5),
         ([(2, "gpu-0"), (3, ""), (4, "gpu-0"), (5, "gpu-0")], 4),
         ([(2, "gpu-1"), (4, "gpu-0")], 4),
-        ([(2, "gpu-1")], None),
-        ([], None),
+        ([(2, "gpu-0"), (3, "")], NOT_SHOWN),
+        ([], NOT_SHOWN),
     ],
 )
 def test_where_an_allocation_appeared_is_told_by_the_watch(
-    state: ClusterState, shown: list[tuple[int, str]], appeared: int | None
+    state: ClusterState, shown: list[tuple[int, str]], appeared: int
 ) -> None:
     """Not by the answer to a write: that may have changed a claim that was allocated before, unseen by us."""
+    ledger = state.devices.ledger
     state.apply(Change(RESOURCE_CLAIM, None, claim(1)))
     state.learn_claim(claim(5, "gpu-0"))
-    assert state.devices.ledger.first_allocated_revision("1") is None
+    assert ledger.first_allocated_revision("1") == NOT_SHOWN
     for version, device in shown:
         state.apply(Change(RESOURCE_CLAIM, None, claim(version, device), version))
-    assert state.devices.ledger.first_allocated_revision("1") == appeared
+    assert ledger.first_allocated_revision("1") == appeared
     state.apply(Change(RESOURCE_CLAIM, None, claim(6, "gpu-0"), 6))
-    assert state.devices.ledger.first_allocated_revision("1") == appeared, "the same allocation as before"
+    later = None if appeared == NOT_SHOWN else appeared
+    assert ledger.first_allocated_revision("1") == later, "the same allocation; a watch that skipped it tells nothing"
     state.verify()
 
 
-def test_a_list_does_not_tell_where_an_allocation_appeared(state: ClusterState) -> None:
-    """It may have skipped versions."""
+@pytest.mark.parametrize(("listed", "appeared"), [("gpu-0", None), ("", NOT_SHOWN), ("gpu-1", NOT_SHOWN)])
+def test_a_list_does_not_tell_where_an_allocation_appeared(
+    state: ClusterState, listed: str, appeared: int | None
+) -> None:
+    """It may have skipped versions; but what it does not show comes later."""
     state.apply(Change(RESOURCE_CLAIM, None, claim(1)))
     state.learn_claim(claim(5, "gpu-0"))
-    state.apply(Change(RESOURCE_CLAIM, None, claim(5, "gpu-0"), 5, True))
-    assert state.devices.ledger.first_allocated_revision("1") is None
+    state.apply(Change(RESOURCE_CLAIM, None, claim(4, listed), 4, True))
+    assert state.devices.ledger.first_allocated_revision("1") == appeared
+
+
+def test_of_two_allocations_of_ours_the_first_keeps_the_device(state: ClusterState) -> None:
+    """Both are known by their answers; each is judged when the watch has come to it."""
+    state.apply(Change(RESOURCE_CLAIM, None, claim(1)))
+    state.apply(Change(RESOURCE_CLAIM, None, claim(2, uid="2", name="d")))
+    first, second = claim(5, "gpu-0"), claim(6, "gpu-0", uid="2", name="d")
+    state.learn_claim(first)
+    state.learn_claim(second)
+
+    def verdict(uid: str, revision: int) -> Verdict:
+        return verify_allocation(state.devices.ledger, uid, revision, lambda device: {}, lambda pool: None)
+
+    state.apply(Change(RESOURCE_CLAIM, None, first, 5))
+    assert isinstance(verdict("1", 5), WonPair)
+    state.apply(Change(RESOURCE_CLAIM, None, second, 6))
+    assert isinstance(verdict("1", 5), WonPair)
+    assert isinstance(verdict("2", 6), Lost)
+
+
+def test_a_new_claim_under_an_old_name_is_nobodys_namesake(state: ClusterState) -> None:
+    """One uid under two names, one of them with an allocation in flight: the third claim keeps its device."""
+    first = claim(1, "gpu-0")
+    state.apply(Change(RESOURCE_CLAIM, None, first))
+    assert first.status.allocation is not None
+    state.devices.ledger.set_in_flight("1", "default/c", first.status.allocation)
+    state.apply(Change(RESOURCE_CLAIM, None, claim(2, "gpu-1", name="spoilt")))
+    state.apply(Change(RESOURCE_CLAIM, None, claim(3, "gpu-2", uid="2")))
+    state.apply(Change(RESOURCE_CLAIM, None, claim(4, "gpu-1", name="spoilt")))
+    assert sorted(state.devices.claims) == ["default/c", "default/spoilt"]
+    assert {key.device for key in state.devices.ledger.state()} >= {"gpu-1", "gpu-2"}
+    state.verify()
 
 
 def test_an_answer_for_a_replaced_claim_is_not_taken(state: ClusterState) -> None:
