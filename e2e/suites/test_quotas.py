@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from e2e.api import CLAIMS, EVENTS, PODS, RESOURCE_QUOTAS, Api, Object
+from e2e.api import CLAIMS, DEVICE_CLASSES, EVENTS, PODS, RESOURCE_QUOTAS, Api, Object
 from e2e.controlplane import ControlPlane, build
 from e2e.objects import claim, exactly, pod
 from e2e.suites.test_devices import CLASS, NS, gpu_cluster
@@ -17,6 +17,8 @@ from scheduler.api.kinds import RESOURCE_CLAIM, convert
 from scheduler.explain.quotas import claim_usage
 
 COUNT, GPUS = "count/resourceclaims.resource.k8s.io", f"{CLASS}.deviceclass.resource.k8s.io/devices"
+NAMED = {"named.example.com": "example.com/gpu"}
+IMPLICIT, EXPLICIT = "requests.deviceclass.resource.kubernetes.io/named.example.com", "requests.example.com/gpu"
 KINDS = "nodes,pods,resourceslices,resourceclaims,resourceclaimtemplates,deviceclasses,namespaces,resourcequotas"
 
 
@@ -33,7 +35,10 @@ async def test_a_quota_that_is_used_up_is_told(clean_cluster: Api, control_plane
     """The API server charges as we count; the claim it refuses is named with limit and use, live and from a dump."""
     api, kubeconfig = clean_cluster, str(control_plane.kubeconfig_for())
     await gpu_cluster(api, 1, 2)
-    hard = {COUNT: "9", GPUS: "40"}
+    for name, resource in NAMED.items():
+        named = {"metadata": {"name": name}, "spec": {"extendedResourceName": resource}}
+        await api.create(DEVICE_CLASSES, named)
+    hard = {COUNT: "9", GPUS: "40", IMPLICIT: "9", EXPLICIT: "9"}
     await api.create(RESOURCE_QUOTAS, {"metadata": {"name": "tenant"}, "spec": {"hard": hard}}, NS)
     # The quota controller, which counts what is there already, does not run here.
     status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
@@ -44,16 +49,23 @@ async def test_a_quota_that_is_used_up_is_told(clean_cluster: Api, control_plane
     every = exactly(CLASS)
     every["exactly"] = {"deviceClassName": CLASS, "allocationMode": "All"}
     expected: Counter[str] = Counter()
-    for name, request in (("two", exactly(CLASS, count=2)), ("worst", {"name": "gpu", **worst}), ("every", every)):
+    requests = {
+        "two": exactly(CLASS, count=2),
+        "worst": {"name": "gpu", **worst},
+        "every": every,
+        "named": exactly("named.example.com", count=2),
+    }
+    for name, request in requests.items():
         made = await api.create(CLAIMS, claim(name, request), NS)
-        expected.update(claim_usage(convert(RESOURCE_CLAIM, made)))
+        usage = claim_usage(convert(RESOURCE_CLAIM, made), NAMED)
+        expected.update({name: count for name, count in usage.items() if name in hard})
 
         async def charged() -> bool:
             used = (await api.get(RESOURCE_QUOTAS, "tenant", NS))["status"]["used"]
-            return {resource: int(count) for resource, count in used.items()} == expected
+            return {resource: int(count) for resource, count in used.items() if count != "0"} == expected
 
         await eventually(charged, f"claim {name} is charged")
-    assert expected == {COUNT: 3, GPUS: 2 + 5 + 32}
+    assert expected == {COUNT: 4, GPUS: 2 + 5 + 32, IMPLICIT: 2, EXPLICIT: 2}
     await api.create(CLAIMS, claim("last", exactly(CLASS)), NS)
     await api.create(PODS, pod("late", templates={"gpu": "one-gpu"}), NS)
 

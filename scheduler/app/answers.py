@@ -61,8 +61,8 @@ HINT_STEPS_MAX = 4_000
 """Steps of a few milliseconds that hints may take; as time, some seconds."""
 
 
-RECENT_MAX = 64
-"""Answers at hand for who may not see everything of them."""
+RECENT_MAX, RECENT_S = 16, 20.0
+"""Answers at hand for who may not see everything of them, each with all names there were; and for how long."""
 
 
 def _redacted_explanation(answer: tuple[Explanation, Own], sight: Sight, names: Names) -> tuple[Explanation, Own]:
@@ -97,7 +97,7 @@ class Answers:
         )
         self._names: tuple[int, Names] | None = None
         self._reports = KeptReports()
-        self._recent: OrderedDict[tuple[Any, ...], tuple[Any, Names]] = OrderedDict()
+        self._recent: OrderedDict[tuple[Any, ...], tuple[float, Any, Names]] = OrderedDict()
         self._asking = Asking(self._knowledge, self._answer_steps, self._busy, on_slice=on_slice, forking=forking)
         self._kinds: dict[str, _Kind[Any]] = {
             "explain": _Kind(self._explain, _redacted_explanation, self._with_text),
@@ -141,7 +141,7 @@ class Answers:
     def _kept(self, question: tuple[Any, ...]) -> Steps[Told]:
         """One for who has to see less of it: it stays at hand here, with every name there was."""
         answer = yield from self._answered(question)
-        self._recent[question] = answer, (yield from self._all_names())
+        self._recent[question] = self.clock(), answer, (yield from self._all_names())
         self._recent.move_to_end(question)
         while len(self._recent) > RECENT_MAX:
             self._recent.popitem(last=False)
@@ -153,10 +153,10 @@ class Answers:
         return self._kinds[name].steps(*parts)
 
     def _redacted(self, question: tuple[Any, ...], sight: Sight) -> Steps[bytes]:
-        """The reply without the names there were with the answer; one that is not at hand any more is made anew."""
-        if question not in self._recent:
+        """The reply without the names there were with the answer; one that is not at hand, or old, is made anew."""
+        if question not in self._recent or self.clock() - self._recent[question][0] > RECENT_S:
             yield from self._kept(question)
-        answer, names = self._recent[question]
+        _, answer, names = self._recent[question]
         kind = self._kinds[question[0]]
         yield
         return msgspec.json.encode(kind.reply(kind.redact(answer, sight, names)))

@@ -10,10 +10,11 @@ while nothing has changed.
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -181,7 +182,7 @@ class Asking:
                     async with asyncio.timeout(HELPER_UNUSED_S):
                         await self._woken.wait()
                 if not self._waiting:
-                    return
+                    await self._end_helper()  # somebody may ask meanwhile
         finally:
             await self._end_helper()
 
@@ -226,11 +227,13 @@ class Asking:
 
     async def _told(self, helper: Helper, batch: dict[Hashable, _Waiting]) -> None:
         """What is answered leaves ``batch``."""
-        while helper.alive and self._knowledge.news_count() > NEWS_AT_ONCE:
+        while self._knowledge.news_count() > NEWS_AT_ONCE:
             began = self._clock()
             message = _packed(self._knowledge.news(NEWS_AT_ONCE)[1], [])
             self._on_slice(self._clock() - began)
             await helper.ask(message, 0, lambda number, outcome: None)
+            if not helper.alive:
+                helper = await self._new_helper(idle_only=helper.idle_only)
         began = self._clock()
         version, news = self._knowledge.news(NEWS_AT_ONCE)
         self._settle_unchanged(batch, version)
@@ -242,7 +245,7 @@ class Asking:
         def tell(number: int, outcome: Outcome) -> None:
             batch.pop(questions[number]).settle(outcome.result)
             if not outcome.problem and outcome.user_error is None:
-                self._keep(questions[number], version, outcome.answer)
+                self._keep(questions[number], version, began, outcome.answer)
 
         self._on_slice(self._clock() - began)
         await helper.ask(message, len(questions), tell)
@@ -250,7 +253,7 @@ class Asking:
     async def _current_helper(self) -> Helper:
         """The one there is, or a new one where it has ended, is old or has missed too much."""
         helper = self._helper
-        if helper is not None and helper.alive:
+        if helper is not None and helper.alive and not helper.died:
             old = self._clock() - self._helper_since >= HELPER_LIFE_S
             if not old and self._knowledge.news_count() <= NEWS_MAX:
                 return helper
@@ -269,31 +272,35 @@ class Asking:
             self._knowledge.follow_no_more()
             await helper.end()
 
-    def _respond(self, message: tuple[Any, list[Any]]) -> Iterable[Callable[[], Any]]:
+    def _respond(self, message: tuple[Any, list[Any]]) -> Iterator[Callable[[], Any]]:
         """In the helper: its state is brought up to date once per message, then the answers."""
         news, questions = message
-        self._knowledge.learn(news)
-        if not questions:
-            return ()
-        return _after(self._knowledge.refresh_steps(), [partial(self._whole, question) for question in questions])
+        try:
+            self._knowledge.learn(news)
+            if questions:
+                ended(self._knowledge.refresh_steps())
+        except Exception as error:  # its state may be half of it: everybody is told, and it ends
+            yield from [_raising(error)] * len(questions)
+            os._exit(1)
+        yield from (partial(self._whole, question) for question in questions)
 
     def _whole(self, question: Any) -> Any:
         return ended(self._answer_steps(question))
 
     async def _in_slices(self, question: Hashable, one: _Waiting) -> None:
         try:
-            version = await self.run(self._knowledge.refresh_steps())
+            version, began = await self.run(self._knowledge.refresh_steps()), self._clock()
             alone = {question: one}
             self._settle_unchanged(alone, version)
             if alone:
                 async with asyncio.timeout(TIMEOUT_S):
                     answer = await self.run(self._answer_steps(question))
-                one.settle(partial(_same, self._keep(question, version, answer)))
+                one.settle(partial(_same, self._keep(question, version, began, answer)))
         except Exception as error:  # as for a helper: it belongs to those who asked
             one.settle(_raising(error))
 
-    def _keep(self, question: Hashable, version: Hashable, answer: T) -> T:
-        self._kept[question] = (version, self._clock(), answer)
+    def _keep(self, question: Hashable, version: Hashable, asked_s: float, answer: T) -> T:
+        self._kept[question] = (version, asked_s, answer)
         self._kept.move_to_end(question)
         now = self._clock()
         while len(self._kept) > KEPT_MAX or now - next(iter(self._kept.values()))[1] >= UNCHANGED_S:
@@ -326,11 +333,6 @@ def _same(answer: T) -> T:
 
 def _packed(news: Any, questions: list[Hashable]) -> bytes:
     return pickle.dumps((news, questions), pickle.HIGHEST_PROTOCOL)
-
-
-def _after(first: Steps[Any], work: list[Callable[[], Any]]) -> Iterator[Callable[[], Any]]:
-    ended(first)
-    yield from work
 
 
 def _raising(error: Exception) -> Callable[[], Any]:

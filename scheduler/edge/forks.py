@@ -95,6 +95,11 @@ class Helper:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.alive = True
 
+    @property
+    def died(self) -> bool:
+        """Whether it is gone although nobody ended it, as far as is known."""
+        return self._streams is not None and self._streams[0].at_eof()
+
     async def ask(self, message: bytes, count: int, on_outcome: Callable[[int, Outcome], None]) -> None:
         """Have a pickled message responded to; each outcome is told once it is there, by its number below ``count``.
 

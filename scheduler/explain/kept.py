@@ -38,18 +38,25 @@ class KeptReports:
 
     def get(self, question: Hashable, view: NodeView, usage: Usage) -> DeviceReport | None:
         """The report, None when there is none that holds."""
-        found = self._kept.get(question, {}).get(view.node_name)
+        of_nodes = self._kept.get(question)
+        if of_nodes is None:
+            return None
+        self._kept.move_to_end(question)
+        found = of_nodes.get(view.node_name)
         return found[2] if found is not None and found[0] is view and found[1] is usage else None
 
     def put(self, question: Hashable, view: NodeView, usage: Usage, report: DeviceReport) -> None:
         """Keep a report."""
         of_nodes = self._kept.setdefault(question, {})
         self._kept.move_to_end(question)
-        self._count += view.node_name not in of_nodes
-        of_nodes[view.node_name] = view, usage, report
-        while self._count > self._limit:
+        new = view.node_name not in of_nodes
+        while new and self._count >= self._limit and len(self._kept) > 1:
             oldest = next(iter(self._kept))
             self._count -= len(self._kept.pop(oldest))
+        if new and self._count >= self._limit:
+            return  # of a question about more nodes than that the first ones are kept
+        self._count += new
+        of_nodes[view.node_name] = view, usage, report
 
     def __len__(self) -> int:
         return self._count

@@ -155,7 +155,7 @@ def read_values(selector: str, info: DeviceInfo) -> dict[str, str]:
 
     Remembered per device: not to be changed.
     """
-    question = "values", selector
+    question = "values", None, selector  # no list of expressions looks like that
     known: dict[str, str] | None = info.verdicts.get(question)
     if known is None:
         known = _read_values(selector, info)

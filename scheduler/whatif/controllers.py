@@ -39,14 +39,13 @@ def make_claims_of(store: Store, pod: Pod) -> Pod:
         template = store.templates.get(f"{pod.metadata.namespace}/{entry.resourceClaimTemplateName}")
         if entry.resourceClaimTemplateName is None or entry.name in known or template is None:
             continue
-        refusals = store.quotas.refusals(claim_for(pod, entry.name, template), store.of(RESOURCE_CLAIM.name))
-        if refusals:
-            words = "; ".join(one.words() for one in refusals)
-            store.note(f"the claim of template {template.key} for Pod {pod.key} is not made: {words}")
+        shared = group if group is not None and entry in group.spec.resourceClaims else None
+        name = "" if shared is None else _group_claim(store, shared, entry.name)
+        if not name and _refused(store, pod, claim_for(pod, entry.name, template), template):
             continue
-        if group is not None and entry in group.spec.resourceClaims:
-            name = _make_group_claim(store, group, entry.name, template)
-        else:
+        if not name and shared is not None:
+            name = _make_group_claim(store, shared, entry.name, template)
+        elif not name:
             wanted = f"{pod.metadata.name}-{entry.name}"
             name = store.free_name(RESOURCE_CLAIM.name, pod.metadata.namespace, wanted)
             owner = OwnerReference("v1", "Pod", pod.metadata.name, pod.uid, True)
@@ -61,13 +60,28 @@ def make_claims_of(store: Store, pod: Pod) -> Pod:
     return stored
 
 
-def _make_group_claim(store: Store, group: PodGroup, entry: str, template: ResourceClaim) -> str:
-    """The claim that all members share, made for the first of them; its name."""
+def _refused(store: Store, pod: Pod, claim: ResourceClaim, template: ResourceClaim) -> bool:
+    """Whether a quota does not let the claim be made, which is noted."""
+    refusals = store.quotas.refusals(claim, store.of(RESOURCE_CLAIM.name))
+    if refusals:
+        words = "; ".join(one.words() for one in refusals)
+        store.note(f"the claim of template {template.key} for Pod {pod.key} is not made: {words}")
+    return bool(refusals)
+
+
+def _group_claim(store: Store, group: PodGroup, entry: str) -> str:
+    """The name of the claim that all members share, "" before the first of them."""
     name = f"{group.metadata.name}-{entry}"
     for claim in store.of(RESOURCE_CLAIM.name):
         owner = claim.metadata.controller()
         if owner is not None and owner.uid == group.metadata.uid and claim.metadata.name.startswith(name):
             return str(claim.metadata.name)
+    return ""
+
+
+def _make_group_claim(store: Store, group: PodGroup, entry: str, template: ResourceClaim) -> str:
+    """Make it; its name."""
+    name = f"{group.metadata.name}-{entry}"
     owner = OwnerReference(POD_GROUP.api_version, POD_GROUP.name, group.metadata.name, group.metadata.uid, True)
     _make_claim(store, template, name, group.metadata.namespace, owner)
     return name

@@ -10,7 +10,7 @@ import msgspec
 from scheduler.api.core import Pod
 from scheduler.api.kinds import DEVICE_TAINT_RULE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, DecodeError, Kind, convert
 from scheduler.errors import UserError
-from scheduler.explain.quotas import QUOTA
+from scheduler.explain.quotas import QUOTA, other_limits
 from scheduler.whatif.admission import LIMIT_RANGE, admit_pod
 from scheduler.whatif.controllers import make_claims_of
 from scheduler.whatif.objects import KEPT_RAW, TEMPLATE, Json, completed, read_objects
@@ -111,7 +111,10 @@ def _put(store: Store, kinds: Kinds, item: Json) -> None:
     if name in KEPT_RAW:
         store.raw[name, key] = item
         if name == QUOTA:
-            store.limit(item)
+            store.quotas.put(item)
+            others = other_limits(item)
+            if others:
+                store.note(f"ResourceQuota {key}: its limits on {', '.join(others)} are not imagined")
         return
     if name in (RESOURCE_CLAIM.name, POD.name):
         item = {field: value for field, value in item.items() if field != "status"}

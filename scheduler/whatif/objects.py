@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.api.kinds import RESOURCE_CLAIM, DecodeError, Kind, convert, without_nulls
+from scheduler.api.kinds import DEVICE_CLASS, RESOURCE_CLAIM, DecodeError, Kind, convert, without_nulls
 from scheduler.api.names import UPSTREAM_SCHEDULER_NAME
 from scheduler.api.resource import ALL, EXACT_COUNT
 from scheduler.api.versions import GROUP, TAINT_RULE_VERSIONS, VERSIONS, choose_kinds
@@ -57,6 +57,7 @@ class Objects:
     unknown: dict[str, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     found: set[str] = field(default_factory=set)
+    limits: Quotas | None = None
 
     def of(self, kind: str) -> Iterator[Any]:
         """Every usable object of a kind, in the order first seen."""
@@ -68,9 +69,13 @@ class Objects:
         return not self.found
 
     def quotas(self) -> Quotas:
-        """What limits claims, as things stand."""
-        raw = (item for (kind, _), item in self.raw.items() if kind == QUOTA)
-        return Quotas(raw, self.of(RESOURCE_CLAIM.name))
+        """What limits claims, as things stood when this was first asked: before any claim was imagined."""
+        if self.limits is None:
+            raw = (item for (kind, _), item in self.raw.items() if kind == QUOTA)
+            classes = {one.metadata.name: one.spec.extendedResourceName for one in self.of(DEVICE_CLASS.name)}
+            extended = {name: resource for name, resource in classes.items() if resource}
+            self.limits = Quotas(raw, self.of(RESOURCE_CLAIM.name), extended)
+        return self.limits
 
     def missing(self) -> list[str]:
         """Kinds that an answer about devices needs and that were not in the dump."""

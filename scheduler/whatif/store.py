@@ -99,10 +99,6 @@ class Store:
         """``now`` as the API writes it."""
         return datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def limit(self, quota: Json) -> None:
-        """A quota that is there from now on; one of the same name was another before."""
-        self.quotas.put(quota, self.of(RESOURCE_CLAIM.name))
-
     def note(self, text: str) -> None:
         """Remember an assumption."""
         self.notes.setdefault(text)

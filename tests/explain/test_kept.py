@@ -107,6 +107,15 @@ def test_reports_are_kept_up_to_a_number() -> None:
     assert kept.get("b", views[0], usages[0]) is None
     assert [kept.get(one, views[2], usages[2]) is not None for one in ("a", "c")] == [True, True]
     assert kept.get("a", views[0], usages[1]) is None, "another use"
+    assert kept.get("a", views[0], usages[0]) is not None
+    for view, usage in zip(views, usages, strict=True):
+        kept.put("d", view, usage, DeviceReport())
+    assert [kept.get(one, views[0], usages[0]) is not None for one in "acd"] == [True, False, True], "asked for last"
+    small = KeptReports(limit=2)
+    for view, usage in zip(views, usages, strict=True):
+        small.put("a", view, usage, DeviceReport())
+    assert len(small) == 2, "one question about more nodes than are kept"
+    assert small.get("a", views[0], usages[0]) is not None
 
 
 def test_a_search_that_was_cut_short_is_not_kept() -> None:

@@ -14,6 +14,7 @@ from scheduler.whatif.manifests import apply_manifests
 from scheduler.whatif.store import Store
 from tests.app.objects import gpu_class, gpu_slice, node, pod, template
 from tests.explain.clusters import quota
+from tests.explain.situations_plugins import gang
 from tests.whatif.worlds import NOW, Object, add, ask, by_pod, places
 
 
@@ -208,3 +209,22 @@ def test_a_quota_lets_only_so_many_claims_be_made() -> None:
         assert places(found) == {"p-1": "n1", "p-2": "n1", "p-3": ""}
         note = f"the claim of template default/t for Pod default/p-3 is not made: {words}"
         assert note in found.assumptions
+
+
+def test_members_of_a_group_share_a_claim_that_a_quota_counts_once() -> None:
+    """The first makes it, the others find it."""
+    limit = quota("tenant", **{"count/resourceclaims.resource.k8s.io": ("1", "0")})
+    shared = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    group = gang(2)
+    group["spec"]["resourceClaims"] = [shared]
+    member = pod("p", template="t")
+    member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    cluster = [node("n1"), gpu_class(), gpu_slice("n1", 4), template("t"), limit, group]
+    found = ask(cluster, add(member, count=2), gates={"GenericWorkload": True, "DRAWorkloadResourceClaims": True})
+    assert not [note for note in found.assumptions if "is not made" in note], found.assumptions
+
+
+def test_what_of_a_quota_is_not_imagined_is_said() -> None:
+    """It limits claims alone here."""
+    _, store = applied(quota("q", "team", **{"pods": ("0", "0"), "count/resourceclaims.resource.k8s.io": ("1", "0")}))
+    assert list(store.notes) == ["ResourceQuota team/q: its limits on pods are not imagined"]
