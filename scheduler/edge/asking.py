@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from scheduler.edge.forks import Helper, Outcome, can_fork
+from scheduler.edge.forks import Helper, HelperGoneError, Outcome, can_fork
 from scheduler.explain.attempts import ended
 
 SLICE_S = 0.002
@@ -226,14 +226,18 @@ class Asking:
                 await self._told(helper if helper.alive else await self._new_helper(idle_only=False), batch)
 
     async def _told(self, helper: Helper, batch: dict[Hashable, _Waiting]) -> None:
-        """What is answered leaves ``batch``."""
+        """What is answered leaves ``batch``. A helper that is gone may have been for long: another one, once."""
+        try:
+            await self._told_by(helper, batch)
+        except HelperGoneError:
+            await self._told_by(await self._new_helper(idle_only=helper.idle_only), batch)
+
+    async def _told_by(self, helper: Helper, batch: dict[Hashable, _Waiting]) -> None:
         while self._knowledge.news_count() > NEWS_AT_ONCE:
             began = self._clock()
             message = _packed(self._knowledge.news(NEWS_AT_ONCE)[1], [])
             self._on_slice(self._clock() - began)
             await helper.ask(message, 0, lambda number, outcome: None)
-            if not helper.alive:
-                helper = await self._new_helper(idle_only=helper.idle_only)
         began = self._clock()
         version, news = self._knowledge.news(NEWS_AT_ONCE)
         self._settle_unchanged(batch, version)
@@ -253,7 +257,7 @@ class Asking:
     async def _current_helper(self) -> Helper:
         """The one there is, or a new one where it has ended, is old or has missed too much."""
         helper = self._helper
-        if helper is not None and helper.alive and not helper.died:
+        if helper is not None and helper.alive:
             old = self._clock() - self._helper_since >= HELPER_LIFE_S
             if not old and self._knowledge.news_count() <= NEWS_MAX:
                 return helper

@@ -43,6 +43,13 @@ class ChildError(Exception):
     """The work raised something unforeseen, or the child ended without an answer; the text says which."""
 
 
+class HelperGoneError(ChildError):
+    """The child ended before it said anything: it may have been gone already."""
+
+
+_GONE = "the process that looked for it ended without an answer"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """An answer, or what went wrong: ``user_error`` has the parts of a UserError, ``problem`` any other's text."""
@@ -95,15 +102,11 @@ class Helper:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self.alive = True
 
-    @property
-    def died(self) -> bool:
-        """Whether it is gone although nobody ended it, as far as is known."""
-        return self._streams is not None and self._streams[0].at_eof()
-
     async def ask(self, message: bytes, count: int, on_outcome: Callable[[int, Outcome], None]) -> None:
         """Have a pickled message responded to; each outcome is told once it is there, by its number below ``count``.
 
-        Answers have to be picklable. A helper that has ended tells so as the outcome of what is missing.
+        Answers have to be picklable. A helper that ends in between tells so as the outcome of what is missing; raises
+        HelperGoneError when it has told nothing.
         A cancelled call ends it, for what it says afterwards would be nobody's.
         """
         told: set[int] = set()
@@ -124,9 +127,11 @@ class Helper:
                 on_outcome(number, outcome)
             ended = True
         except (OSError, EOFError):  # IncompleteReadError is an EOFError: it has died
+            if not told:
+                raise HelperGoneError(_GONE) from None
             for number in range(count):
                 if number not in told:
-                    on_outcome(number, Outcome(problem="the process that looked for it ended without an answer"))
+                    on_outcome(number, Outcome(problem=_GONE))
         finally:
             if not ended:
                 await self.end()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.api.versions import ResourceKinds
+from scheduler.app.answers import RECENT_S, Answers
 from scheduler.app.snapshot import from_items, list_items
 from scheduler.audit.records import ClaimUse, DeviceUse, NodeScore, Record
 from scheduler.config import load_config
@@ -18,6 +19,7 @@ from scheduler.edge.audit_store import AuditStore
 from scheduler.embedded.faults import Action, Fault
 from scheduler.explain.hints import find_hints
 from scheduler.explain.pods import explain_pod
+from scheduler.explain.sight import EVERYTHING, Sight
 from tests.app.asker import ADMIN, MINE, NOBODY, asker
 from tests.app.objects import gpu_slice, pod
 
@@ -243,3 +245,19 @@ async def test_without_a_trail_that_is_said() -> None:
     async with asker() as ask:
         status, body = await ask.get("record?kind=node&name=n1")
         assert (status, "this scheduler keeps none" in body["message"]) == (404, True)
+
+
+async def test_an_old_answer_is_not_redacted_as_a_fresh_one() -> None:
+    """What is at hand too long is looked for anew; so is what is not there."""
+    async with asker() as ask:
+        answers = Answers(ask.world.service, forking=False)
+        told = await answers.inventory("model", keep=True)
+        (question,) = answers._recent
+        when, answer, names = answers._recent[question]
+        assert told.whole == b""
+        answers._recent[question] = when - RECENT_S - 1, None, names
+        again = msgspec.json.decode(await answers.redacted(told, EVERYTHING))
+        assert again["answer"]["lines"] == msgspec.to_builtins(answer.lines)
+        answers._recent.clear()
+        assert msgspec.json.decode(await answers.redacted(told, Sight()))["answer"]["lines"] != []
+        await answers.close()

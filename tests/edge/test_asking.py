@@ -336,14 +336,56 @@ async def test_what_goes_wrong_in_a_helper_is_told(forked: World) -> None:
 
 
 async def test_a_helper_that_was_killed_is_replaced(forked: World) -> None:
-    """By the kernel, when memory runs out: one question is told so, the next one is answered."""
+    """By the kernel, when memory runs out: nobody notices, also where there was much news to tell first."""
     pid = (await forked.ask(looking, "a"))[1]
     while forked.asking._woken.is_set():  # noqa: ASYNC110  # until it has heard that this was all
         await asyncio.sleep(0)
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(ChildError, match="without an answer"):
-        await forked.ask(looking, "b")
+    forked.count = 2 * asking.NEWS_AT_ONCE
     assert (await forked.ask(looking, "b"))[0] == "b"
+    assert (await forked.ask(looking, "c"))[1] != pid
+
+
+async def test_a_question_is_answered_while_the_last_helper_is_ending(
+    monkeypatch: pytest.MonkeyPatch, forked: World
+) -> None:
+    """Giving a helper's memory back takes a while; who asks meanwhile gets the next one."""
+    monkeypatch.setattr(asking, "HELPER_UNUSED_S", 0.01)
+    ending, go_on = asyncio.Event(), asyncio.Event()
+    end = asking.Helper.end
+
+    async def slowly(helper: asking.Helper) -> None:
+        ending.set()
+        await go_on.wait()
+        await end(helper)
+
+    monkeypatch.setattr(asking.Helper, "end", slowly)
+    first = await forked.ask(looking, "a")
+    await ending.wait()
+    late = asyncio.create_task(forked.ask(looking, "b"))
+    await asyncio.sleep(0)
+    go_on.set()
+    second = await asyncio.wait_for(late, 10)
+    assert (second[0], second[1] != first[1]) == ("b", True)
+
+
+async def test_a_refresh_that_breaks_in_the_helper_is_told_in_its_words(
+    monkeypatch: pytest.MonkeyPatch, forked: World
+) -> None:
+    """To everybody who asked; its state may be half of it, so the next question gets another helper."""
+
+    def breaking() -> Generator[None, None, Hashable]:
+        yield
+        raise ValueError("the mirror differs")
+
+    pid = (await forked.ask(looking, "a"))[1]
+    await forked.asking.close()
+    monkeypatch.setattr(forked, "refresh_steps", breaking)
+    for answer in await asyncio.gather(forked.ask(looking, "b"), forked.ask(looking, "c"), return_exceptions=True):
+        assert isinstance(answer, ChildError)
+        assert "ValueError: the mirror differs" in str(answer)
+    monkeypatch.undo()
+    assert (await forked.ask(looking, "b"))[1] != pid
 
 
 def _large(size: int) -> Generator[None, None, str]:
