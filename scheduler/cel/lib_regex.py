@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from scheduler.cel.errors import CelError, no_such_overload
-from scheduler.cel.pattern import PatternError, compile_pattern
+from scheduler.cel.pattern import PatternError, compile_pattern, whole
 from scheduler.cel.registry import Library
 from scheduler.cel.values import OptionalValue, TypeValue
 
@@ -18,7 +18,7 @@ def _text(value: Any) -> str:
         return value.name
     if type(value) is not str:
         raise no_such_overload()
-    return value
+    return whole(value)
 
 
 def _matches(program: Any, value: Any, _pattern: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,11 +15,21 @@ class PatternError(Exception):
     """A regular expression does not compile; the message is as near to Go's as RE2's own text allows."""
 
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def whole(text: str) -> str:
+    """Halves of characters, which files may contain, as Go reads them: U+FFFD."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> Any:
     """An RE2 program. Raises PatternError. Patterns of expressions are few; run-time ones are bounded by the cache."""
     options = re2.Options()
     options.log_errors = False
+    if _SURROGATE.search(pattern):
+        raise PatternError(f"error parsing regexp: invalid UTF-8: `{whole(pattern)}`")
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
@@ -48,6 +59,6 @@ def _go_text(text: str, pattern: str) -> str:
 def search(pattern: str, text: str) -> bool:
     """Does the pattern occur in the text? Raises CelError when it does not compile."""
     try:
-        return compile_pattern(pattern).search(text) is not None
+        return compile_pattern(pattern).search(whole(text)) is not None
     except PatternError as error:
         raise CelError(str(error)) from None

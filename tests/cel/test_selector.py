@@ -149,3 +149,12 @@ def test_evaluations_do_not_disturb_each_other(device: CelDevice) -> None:
         f" && {GPU}.ints.sort() == [1, 2, 3]"
     )
     assert [selector.evaluate_with_cost(device) for _ in range(3)] == [selector.evaluate_with_cost(device)] * 3
+
+
+def test_half_characters_are_what_go_makes_of_them(device: CelDevice) -> None:
+    """A file may contain them where the API server's JSON cannot: U+FFFD in a text, an error in a pattern."""
+    with pytest.raises(CompileError, match="invalid matches argument"):
+        compile_selector('"a".matches("\ud8c0")')
+    half = '"\ud8c0x"'
+    found = compile_selector(f'{half}.find("x$") == "x" && {half}.matches("^.x") && {half}.findAll(".").size() == 2')
+    assert found.evaluate(device) is True
