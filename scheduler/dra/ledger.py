@@ -125,6 +125,8 @@ class Ledger:
         self.version = 0
         self._consumable_capacity = consumable_capacity
         self._entries: dict[str, Entry] = {}
+        # Uids of the entries with an allocation in flight.
+        self._flying: dict[str, None] = {}
         self._holdings: dict[DeviceKey, Holding] = {}
         self._pool_versions: dict[PoolKey, int] = {}
         self._usages: dict[str, tuple[NodeView, tuple[int, ...], Usage]] = {}
@@ -176,6 +178,7 @@ class Ledger:
         entry = self._entries.setdefault(uid, Entry(claim_key))
         if entry.in_flight is None:
             entry.in_flight, entry.sharers = allocation, 0
+            self._flying[uid] = None
         entry.sharers += sharers
         self._update(uid, entry)
 
@@ -188,6 +191,7 @@ class Ledger:
         if entry.sharers > 0 and not force:
             return False
         entry.in_flight, entry.sharers = None, 0
+        self._flying.pop(uid, None)
         self._update(uid, entry)
         return True
 
@@ -198,7 +202,8 @@ class Ledger:
 
     def flights(self) -> Iterator[tuple[str, str, AllocationResult]]:
         """Every allocation being written: uid and ``namespace/name`` of its claim, and what it takes."""
-        for uid, entry in self._entries.items():
+        for uid in self._flying:
+            entry = self._entries[uid]
             if entry.in_flight is not None:
                 yield uid, entry.key, entry.in_flight
 
@@ -246,6 +251,9 @@ class Ledger:
         for uid, entry in self._entries.items():
             copy = fresh._entries[uid] = Entry(entry.key, entry.stored, entry.in_flight, entry.sharers, entry.revision)
             fresh._update(uid, copy)
+        flying = {uid for uid, entry in self._entries.items() if entry.in_flight is not None}
+        if flying != self._flying.keys():
+            raise InternalError(f"allocations in flight are {sorted(flying)}, noted are {sorted(self._flying)}")
         if fresh._holdings != self._holdings:
             different = [
                 f"{key}: {self._holdings.get(key)} should be {fresh._holdings.get(key)}"

@@ -38,9 +38,8 @@ class Promises:
 
 
 def promises_of(live: ClusterState) -> Promises:
-    """Those of a state now. Cost: a look at every placed Pod."""
-    assumed = tuple((uid, one.node) for uid, one in live.placements.items() if one.assumed)
-    return Promises(live.served, assumed, tuple(live.devices.ledger.flights()))
+    """Those of a state now. Cost: O(promises)."""
+    return Promises(live.served, tuple(live.assumed.items()), tuple(live.devices.ledger.flights()))
 
 
 class Mirror:

@@ -55,7 +55,8 @@ class ClusterState:
     ``version`` grows with every change; a suspended attempt compares it to learn that the world moved.
     ``pods``: uid → newest Pod the watch has shown and not ended, waiting ones included. ``served``: namespaces whose
     Pods this scheduler may place and preempt, empty: all; what other Pods take counts all the same. ``victims``: uids
-    of Pods that a preemption under way will evict; the watch need not show it yet.
+    of Pods that a preemption under way will evict; the watch need not show it yet. ``assumed``: uid → node of Pods that
+    count there and are not confirmed yet.
     """
 
     def __init__(self, features: Features | None = None) -> None:
@@ -64,6 +65,7 @@ class ClusterState:
         self.devices = DeviceState(self.features)
         self.pods: dict[str, Pod] = {}
         self.placements: dict[str, Placement] = {}
+        self.assumed: dict[str, str] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.topology = TopologyIndex()
         self.nominator = Nominator()
@@ -157,7 +159,7 @@ class ClusterState:
         if placement is None:
             self.nominator.seen(pod_info(new), before, new.status.nominatedNodeName)
             return []
-        del self.placements[new.uid]
+        self._drop(new.uid)
         self._lift(placement)
         self.nominator.seen(pod_info(new), before, new.status.nominatedNodeName)
         return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, placement.info.pod, None)]
@@ -167,7 +169,7 @@ class ClusterState:
         self.victims.discard(pod.uid)
         self.pod_groups.pod_gone(pod)
         self.nominator.forget(pod.uid)
-        placement = self.placements.pop(pod.uid, None)
+        placement = self._drop(pod.uid)
         if placement is None:
             return []
         self._lift(placement)
@@ -180,14 +182,25 @@ class ClusterState:
             if earlier.node == node and info.same_on_node(earlier.info):
                 # The watch confirms what we assumed, mostly: nothing that anybody counts has changed.
                 self.nodes.replace_pod(info, node)
-                self.placements[pod.uid] = Placement(info, node, assumed)
+                self._count(pod.uid, Placement(info, node, assumed))
                 return
-            del self.placements[pod.uid]
+            self._drop(pod.uid)
             self._lift(earlier)
         self.nominator.forget(pod.uid)
         self.topology.pod_added(info, self.nodes.add_pod(info, node))
         self.volumes.pod_added(pod, node)
-        self.placements[pod.uid] = Placement(info, node, assumed)
+        self._count(pod.uid, Placement(info, node, assumed))
+
+    def _count(self, uid: str, placement: Placement) -> None:
+        self.placements[uid] = placement
+        if placement.assumed:
+            self.assumed[uid] = placement.node
+        else:
+            self.assumed.pop(uid, None)
+
+    def _drop(self, uid: str) -> Placement | None:
+        self.assumed.pop(uid, None)
+        return self.placements.pop(uid, None)
 
     def _lift(self, placement: Placement) -> None:
         self.nodes.remove_pod(placement.info, placement.node)
@@ -230,7 +243,7 @@ class ClusterState:
         if placement is None or not placement.assumed:
             return []
         self.version += 1
-        del self.placements[pod.uid]
+        self._drop(pod.uid)
         self._lift(placement)
         return [ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE, pod, None)]
 
@@ -251,7 +264,7 @@ class ClusterState:
 
     def assumed_count(self) -> int:
         """Pods assumed and not yet confirmed."""
-        return sum(placement.assumed for placement in self.placements.values())
+        return len(self.assumed)
 
     def verify(self) -> None:
         """Recompute every derived column, index and count; raise InternalError with the first difference."""
@@ -274,6 +287,9 @@ class ClusterState:
             placement = self.placements.get(uid)
             if pod.spec.nodeName and (placement is None or placement.assumed or placement.node != pod.spec.nodeName):
                 raise InternalError(f"pod {pod.key} is on node {pod.spec.nodeName} but counted as {placement}")
+        assumed = {uid: placement.node for uid, placement in self.placements.items() if placement.assumed}
+        if assumed != self.assumed:
+            raise InternalError(f"the assumed Pods are {assumed}, noted are {self.assumed}")
         for uid, placement in self.placements.items():
             known = self.pods.get(uid)
             if not placement.assumed and (known is None or known.spec.nodeName != placement.node):

@@ -42,7 +42,7 @@ def fork_steps(state: ClusterState, per_step: int = OBJECTS_PER_STEP) -> Generat
     Cost: the first step collects references (a millisecond per 10,000 objects); then some 20 µs per object.
     """
     entries = list(objects(state))
-    placements = [placement for placement in state.placements.values() if placement.assumed]
+    placements = [state.placements[uid] for uid in state.assumed]
     flying = list(state.devices.ledger.flights())
     special = state.devices.promised_specials()
     nominated = [(info, node) for node in state.nominator.nodes() for info in state.nominator.on(node)]
