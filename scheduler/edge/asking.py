@@ -3,8 +3,8 @@
 Questions that wait are answered together by a helper made by fork (``edge.forks``), which stays while questions come
 and is told what has changed: the loop pays for a fork now and then and for telling the changes, the rest happens on
 another core. Where no helper can be made they are answered here, in slices of some milliseconds; while Pods are being
-decided or written slices get a small part of the time only. Equal questions share an answer for a second, or for ten
-while nothing has changed.
+decided or written slices get a small part of the time only. Equal questions share an answer for two seconds, or for
+ten while nothing has changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLICE_S = 0.002
 BUSY_SHARE, QUIET_SHARE = 0.05, 0.5
 """The part of the time that slices take while there are Pods to decide or write, and while there are none: a Pod that
 comes then should not have to wait for one slice after the other."""
-KEPT_S = 1.0
+KEPT_S = 2.0
 """How old an answer may be although something has changed since."""
 UNCHANGED_S = 10.0
 """How old an answer may be while nothing changes: it tells ages."""

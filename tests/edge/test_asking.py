@@ -138,11 +138,11 @@ def counting() -> Callable[[], Generator[None, None, int]]:
 
 
 async def test_equal_questions_share_an_answer() -> None:
-    """For a second, or ten while nothing has changed, the kept answer is told; afterwards it is looked for anew."""
+    """For two seconds, or ten while nothing has changed, the kept answer is told; afterwards it is looked for anew."""
     world, question = World(step_s=asking.SLICE_S / 100), counting()
     world.changed = True
     assert await world.ask(question) == 1
-    assert await world.ask(question) == 1, "a second has not passed"
+    assert await world.ask(question) == 1, "two seconds have not passed"
     world.clock.now += asking.KEPT_S
     assert await world.ask(question) == 2
     world.changed = False
