@@ -97,6 +97,10 @@ class Quotas:
             elsewhere = {name: max(0, used - present.get((namespace, name), 0)) for name, used in counted.items()}
             self._put(namespace, key, quota, _part(status, "hard") or _hard(quota), elsewhere)
 
+    def __bool__(self) -> bool:
+        """Whether anything limits claims."""
+        return bool(self._limits)
+
     def put(self, quota: Json) -> None:
         """One more, as a manifest says it, or other limits of one that is there; a status is the API server's."""
         namespace, key = _names(quota)

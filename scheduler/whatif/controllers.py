@@ -62,6 +62,8 @@ def make_claims_of(store: Store, pod: Pod) -> Pod:
 
 def _refused(store: Store, pod: Pod, claim: ResourceClaim, template: ResourceClaim) -> bool:
     """Whether a quota does not let the claim be made, which is noted."""
+    if not store.quotas:
+        return False  # as in most clusters: no look at every claim
     refusals = store.quotas.refusals(claim, store.of(RESOURCE_CLAIM.name))
     if refusals:
         words = "; ".join(one.words() for one in refusals)
