@@ -28,6 +28,7 @@ import msgspec
 from e2e.api import LEASES, PODS, Api, ApiError
 from e2e.chaos.faults import FaultPlan
 from e2e.chaos.proxy import FaultProxy
+from e2e.clocks import Clocks
 from e2e.controlplane import ControlPlane, ControlPlaneOptions
 from e2e.controlplane.credentials import User
 from e2e.controlplane.fixtures import make_api
@@ -59,16 +60,9 @@ class Takeover(msgspec.Struct, frozen=True):
 class Replica:
     """A process with its own user, proxy and clocks."""
 
-    def __init__(self, process: SchedulerProcess, proxy: FaultProxy, clocks: Path, user: str) -> None:
-        self.process, self.proxy, self.user = process, proxy, user
+    def __init__(self, process: SchedulerProcess, proxy: FaultProxy, clocks: Clocks, user: str) -> None:
+        self.process, self.proxy, self.clocks, self.user = process, proxy, clocks, user
         self.left_alone = False
-        self._clocks = clocks / "offsets"
-
-    def move_clocks(self, wall_s: float, boot_s: float) -> None:
-        """From now on its clocks are ahead by so much."""
-        new = self._clocks.with_suffix(".new")
-        new.write_text(f"{wall_s} {boot_s}")
-        new.replace(self._clocks)
 
     async def hit(self, way: str) -> Callable[[], None]:
         """Let the fault happen; what is returned ends it."""
@@ -80,7 +74,7 @@ class Replica:
             self.process.signal(signal.SIGSTOP)
             return lambda: self.process.signal(signal.SIGCONT)
         elif way == "clock jump":
-            self.move_clocks(0.0, SUSPENDED_S)
+            self.clocks.move(0.0, SUSPENDED_S)
         elif way == "API server hangs":
             self.proxy.stall()
             return self.proxy.flow
@@ -97,7 +91,7 @@ class Replica:
         await asyncio.to_thread(self.process.stop)
         self.proxy.flow()
         await self.proxy.listen()
-        self.move_clocks(0.0, 0.0)
+        self.clocks.move(0.0, 0.0)
         await asyncio.to_thread(self.process.start)
         self.left_alone = False
         await eventually(self.ready, f"{self.user} is ready again", timeout_s=TAKEOVER_MAX_S, interval_s=0.2)
@@ -203,11 +197,9 @@ async def trial(
             plan = FaultPlan(random.Random(index))
             proxy = await stack.enter_async_context(FaultProxy(plane.url, plane.ca_file, certificate, plan))
             kubeconfig = proxy.kubeconfig(plane.kubeconfig_for(user), folder / f"{user}.kubeconfig")
-            clocks = folder / f"{user}-clocks"
-            clocks.mkdir(parents=True)
-            shutil.copy(Path(__file__).parent / "clockshift" / "sitecustomize.py", clocks)
+            clocks = Clocks(folder / f"{user}-clocks")
             settings = {"leaderElection": {"leaderElect": True, **election}}
-            process = SchedulerProcess(folder, kubeconfig, name=user, config=settings, python_path=[clocks])
+            process = SchedulerProcess(folder, kubeconfig, name=user, config=settings, python_path=[clocks.folder])
             stack.push_async_callback(asyncio.to_thread, process.stop)
             replicas.append(Replica(process, proxy, clocks, user))
             await asyncio.to_thread(process.start)

@@ -36,8 +36,9 @@ async def _runs(arguments: argparse.Namespace) -> list[Outcome]:
     for start in range(0, len(seeds), SESSION_RUNS):
         with ControlPlane() as plane:
             async with make_api(plane) as api, _session(api, plane, arguments, seeds[start]) as runs:
-                for seed in seeds[start : start + SESSION_RUNS]:
-                    outcome = await runs.run(seed, arguments.seconds)
+                group = seeds[start : start + SESSION_RUNS]
+                for seed in group:
+                    outcome = await runs.run(seed, arguments.seconds, last=seed == group[-1])
                     outcomes.append(outcome)
                     print(outcome.line(), flush=True)
                     for problem in outcome.problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -11,20 +12,27 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from e2e.chaos.faults import REQUEST_FAULTS, WATCH_FAULTS, Deck, Fault, FaultPlan
+from e2e.chaos.own_faults import FEW_HANDLES, Machine, limit
 from e2e.chaos.proxy import FaultProxy
 from e2e.controlplane import ControlPlane
 from e2e.scheduler import SchedulerProcess
 
 ELECTION = {"leaderElect": True, "leaseDuration": "6s", "renewDeadline": "4s", "retryPeriod": "1s"}
 RESTART_PAUSE_S = 0.3
-STOP_MAX_S, HANG_MAX_S = 9.0, 5.0
+STOP_MAX_S, HANG_MAX_S, LIMIT_MAX_S = 9.0, 5.0, 4.0
+WALL, SLEEP, HANDLES, DISK = (
+    "wall clock jumps",
+    "suspended: the clock since boot jumps",
+    "no file handles left, connections cut",
+    "no file may grow: log, audit trail, recording",
+)
 
 
 class Replica:
-    """One replica and its proxy."""
+    """One replica, its proxy and its machine."""
 
-    def __init__(self, process: SchedulerProcess, proxy: FaultProxy) -> None:
-        self.process, self.proxy = process, proxy
+    def __init__(self, process: SchedulerProcess, proxy: FaultProxy, machine: Machine) -> None:
+        self.process, self.proxy, self.machine = process, proxy, machine
         self.frozen = False
         self.starts = 0
 
@@ -44,10 +52,10 @@ class _Decks:
 
     def __init__(self, rng: random.Random) -> None:
         often = {"storm": 6, "watches": len(WATCH_FAULTS), "calm": 2, "all connections cut": 2}
-        once = ("API server hangs", "connections refused", "SIGSTOP and SIGCONT", "SIGKILL")
+        once = ("API server hangs", "connections refused", "SIGSTOP and SIGCONT", "SIGKILL", WALL, HANDLES, DISK)
         cards = [card for card, times in often.items() for _ in range(times)] + list(once)
-        if rng.random() < 0.3:
-            cards.append("SIGTERM")
+        # Both cost a takeover: more of them would leave little time in which somebody leads.
+        cards += [card for card in ("SIGTERM", SLEEP) if rng.random() < 0.3]
         self.cards: Deck[str] = Deck(cards, rng)
         self.watches: Deck[Fault] = Deck(WATCH_FAULTS, rng)
         self.requests: Deck[Fault] = Deck(REQUEST_FAULTS, rng)
@@ -101,11 +109,12 @@ class Replicas:
                 each.proxy.spoil_watches(fault)
         elif card == "calm":
             proxy.plan.calm()
-        elif card == "all connections cut":
-            proxy.cut_all()
-            self.counts[card] += 1
         elif card == "API server hangs":
             await self._for_a_while(card, proxy.stall, proxy.flow, HANG_MAX_S)
+        elif card == "SIGSTOP and SIGCONT":
+            await self._for_a_while(card, member.freeze, member.thaw, STOP_MAX_S)
+        elif card in (HANDLES, DISK):
+            await self._limited(member, card)
         elif card == "connections refused":
             self.counts[card] += 1
             await proxy.refuse()
@@ -113,11 +122,36 @@ class Replicas:
                 await asyncio.sleep(self._rng.uniform(0.2, 2.0))
             finally:
                 await proxy.listen()
-        elif card == "SIGSTOP and SIGCONT":
-            await self._for_a_while(card, member.freeze, member.thaw, STOP_MAX_S)
         else:
             self.counts[card] += 1
+            self._at_once(member, card)
+
+    def _at_once(self, member: Replica, card: str) -> None:
+        """What happens in a moment."""
+        if card == "all connections cut":
+            member.proxy.cut_all()
+        elif card == WALL:
+            member.machine.jump(self._rng)
+        elif card == SLEEP:
+            member.machine.suspend()
+        else:
             member.process.signal(signal.SIGKILL if card == "SIGKILL" else signal.SIGTERM)
+
+    async def _limited(self, member: Replica, card: str) -> None:
+        """A process that has not come up yet is left alone: it could not even load its modules."""
+        for_s = self._rng.uniform(0.3, LIMIT_MAX_S)
+        pid = member.process.pid
+        if pid is None or await asyncio.to_thread(member.process.get, "/livez") != "ok" or pid != member.process.pid:
+            return
+        self.counts[card] += 1
+        handles = card == HANDLES
+        give_back = limit(pid, *(resource.RLIMIT_NOFILE, FEW_HANDLES) if handles else (resource.RLIMIT_FSIZE, 0))
+        if handles:
+            member.proxy.cut_all()
+        try:
+            await asyncio.sleep(for_s)
+        finally:
+            give_back()
 
     async def _for_a_while(
         self, name: str, begin: Callable[[], None], end: Callable[[], None], longest_s: float
@@ -136,6 +170,7 @@ class Replicas:
             member.proxy.flow()
             await member.proxy.listen()
             member.thaw()
+            member.machine.calm()
 
     def reseed(self, rng: random.Random) -> None:
         """From now on the disturbances follow this source."""
@@ -151,6 +186,10 @@ class Replicas:
             new, self._read[member.process.name] = text[self._read.get(member.process.name, 0) :], len(text)
             found += [line[:600] for line in new.splitlines() if _is_fault(line)]
         return found
+
+    def trails(self) -> list[str]:
+        """What is wrong with audit trails and recordings; blocks."""
+        return [f"{m.process.name}: {problem}" for m in self.members for problem in m.machine.problems()]
 
     async def ready(self) -> bool:
         """A replica says that it is ready."""
@@ -189,14 +228,17 @@ async def replicas(
             plan = FaultPlan(random.Random(rng.random()))
             proxy = await stack.enter_async_context(FaultProxy(plane.url, plane.ca_file, certificate, plan))
             kubeconfig = proxy.kubeconfig(plane.kubeconfig_for(), folder / f"replica-{index}.kubeconfig")
+            machine = Machine(folder, f"replica-{index}")
             process = SchedulerProcess(
                 folder,
                 kubeconfig,
                 name=f"replica-{index}",
                 config={"leaderElection": ELECTION},
+                arguments=machine.arguments(),
+                python_path=[machine.clocks.folder],
                 verify_caches=verify_caches,
             )
-            members.append(Replica(process, proxy))
+            members.append(Replica(process, proxy, machine))
         group = Replicas(members, rng)
         supervisor = asyncio.create_task(group.supervise())
         try:

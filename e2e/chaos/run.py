@@ -65,8 +65,11 @@ class Session:
     def __init__(self, api: Api, plane: ControlPlane, group: Replicas, folder: Path) -> None:
         self.api, self.plane, self.group, self.folder = api, plane, group, folder
 
-    async def run(self, seed: int, seconds: float) -> Outcome:
-        """One run. Raises only for what is no fault of the scheduler (the suite's own requests, a history gap)."""
+    async def run(self, seed: int, seconds: float, *, last: bool = False) -> Outcome:
+        """One run; after the last one audit trails are read and every recorded decision is made once more.
+
+        Raises only for what is no fault of the scheduler (the suite's own requests, a history gap).
+        """
         rng = random.Random(seed)
         before = self.group.injected()
         await clean(self.api)
@@ -94,6 +97,9 @@ class Session:
         outcome.problems += [f"{FITS}: {name}" for name in wrong]
         outcome.problems += [f"the loop met an error: {line}" for line in self.group.errors()]
         outcome.problems += self._complaints(kubelet)
+        if last:
+            outcome.problems += await asyncio.to_thread(self.group.trails)
+            outcome.stats["decisions replayed"] = sum(member.machine.replayed for member in self.group.members)
         if outcome.problems or outcome.unjudged:
             self._keep(outcome, verdict.facts)
         return outcome

@@ -48,11 +48,11 @@ async def _wall_clocks_do_not_matter(here: Trial) -> None:
     leader = await here.leader()
     pid = leader.process.pid
     for jump_s in (3600.0, -7200.0):
-        leader.move_clocks(jump_s, 0.0)
+        leader.clocks.move(jump_s, 0.0)
         await _is_bound(here, await here.create_pod())
         await asyncio.sleep(1.0)
     assert leader.process.pid == pid, "it has not ended"
-    leader.move_clocks(0.0, 0.0)
+    leader.clocks.move(0.0, 0.0)
 
 
 async def _is_bound(here: Trial, name: str) -> None:

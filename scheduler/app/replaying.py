@@ -15,7 +15,7 @@ from scheduler.app.profiles import build_profiles
 from scheduler.audit.replay import Replayed, Replayer
 from scheduler.config import load_config
 from scheduler.dra.features import Features
-from scheduler.edge.journal import Header, JournalError, read_segment, segment_files
+from scheduler.edge.journal import Header, JournalError, read_segment, segment_files, segment_name
 from scheduler.edge.times import rfc3339
 from scheduler.errors import SchedulerError, UserError
 from scheduler.explain.text import counted
@@ -52,7 +52,9 @@ def replay(
 ) -> Replay:
     """Replay every decision of a recording, that of one id (of the audit trail), or those about one ``namespace/name``.
 
-    Raises JournalError when the folder holds no recording, and UserError when what was asked for is not in it.
+    A segment that cannot be read (its process was killed, or its disk full, before its first line was written) is a
+    window with a problem. Raises JournalError when the folder holds no recording that can be read, and UserError when
+    what was asked for is not in it.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -67,9 +69,17 @@ def replay(
         return not pod or any(one.key == pod for one in pods)
 
     found = Replay()
+    unreadable: list[JournalError] = []
     for file in files:
         progress(file.name)
-        _replay_segment(file, wanted, found)
+        try:
+            _replay_segment(file, wanted, found)
+        except JournalError as error:
+            unreadable.append(error)
+            started, run = segment_name(file)
+            found.windows.append(Window(str(file), run, started, started, 0, problem=error.args[0]))
+    if len(unreadable) == len(files):
+        raise unreadable[0]
     if (decision or pod) and not found.results:
         raise UserError(f"decision {decision}" if decision else f"pod {pod}", "", _refusal(found.windows))
     return found

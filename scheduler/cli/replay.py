@@ -64,7 +64,7 @@ def _print(found: Replay, single: bool, style: Any) -> None:
 
     for window in found.windows:
         if window.problem:
-            print(f"{window.file}: {window.problem}")
+            say(f"{window.file}: {window.problem.removeprefix(f'recording {window.file}: ')}")
     shown = found.results if single else [result for result in found.results if not result.equal]
     for result in shown:
         for line in _lines(result, style):

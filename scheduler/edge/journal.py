@@ -170,7 +170,7 @@ class JournalWriter:
     def _begin_file(self, item: _Begin) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         header = item.header
-        name = f"{int(header.started * 1000):015d}-{header.run}-{header.position:012d}{_SUFFIX}"
+        name = f"{int(header.started * 1000):015d}-{header.run}-{header.position:012d}{_SUFFIX}"  # see segment_name
         self._file = open(self._folder / name, "wb")  # noqa: SIM115  # stays open for the life of the segment
         self._write(msgspec.json.encode(header))
         for operation in item.operations:
@@ -216,6 +216,12 @@ def segment_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.iterdir() if file.name.endswith(_SUFFIX))
 
 
+def segment_name(path: Path) -> tuple[float, str]:
+    """When a segment began (Unix seconds) and in which run, by its name; 0 and "" for a name that is none of ours."""
+    started, _, rest = path.name.partition("-")
+    return (int(started) / 1000, rest.rpartition("-")[0]) if started.isdecimal() else (0.0, "")
+
+
 def read_segment(path: Path) -> tuple[Header, Iterator[bytes]]:
     """Header and the lines after it. A last line without its end was cut off by the end of the process: left out.
 
@@ -224,6 +230,8 @@ def read_segment(path: Path) -> tuple[Header, Iterator[bytes]]:
     try:
         with path.open("rb") as file:
             first = file.readline()
+        if not first.endswith(b"\n"):
+            raise JournalError(f"recording {path}: ends before its first line does")
         header = msgspec.json.decode(first, type=Header)
     except (OSError, msgspec.DecodeError) as error:
         raise JournalError(f"recording {path}: {error}") from error

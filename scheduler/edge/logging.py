@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 import msgspec
 import structlog
@@ -43,6 +43,38 @@ def verbose(level: int) -> bool:
     return _Threshold.verbosity >= level
 
 
+class _Target:
+    """A stream that may refuse (disk full, reader gone): lines are lost then and counted, never an attempt.
+
+    The next line that gets through says how many were lost, as ``lines_lost``.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lost = self._told = 0
+
+    def write(self, text: str) -> int:
+        """The length of the text, whether it got through or not."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # ValueError: the stream was closed
+            self._lost += 1
+        else:
+            self._lost -= self._told
+        self._told = 0
+        return len(text)
+
+    def flush(self) -> None:
+        """Each write has done it."""
+
+    def tell_lost(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """A processor: the line that is about to be written carries the count."""
+        if self._lost:
+            event["lines_lost"] = self._told = self._lost
+        return event
+
+
 def _drop_below(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     if method == "debug" and _Threshold.level > logging.DEBUG:
         raise structlog.DropEvent
@@ -55,22 +87,25 @@ def _serialize(event: MutableMapping[str, Any], **_: Any) -> str:
 
 def configure_logging(format: Format = "text", verbosity: int = 0, stream: TextIO | None = None) -> None:
     """Set up structlog and the standard logging module for this process. Colours only on a terminal."""
-    target = stream if stream is not None else sys.stderr
+    stream = stream if stream is not None else sys.stderr
+    target = _Target(stream)
     set_verbosity(verbosity)
     shared: list[structlog.typing.Processor] = [
         _drop_below,
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if format == "json" else "timestamp"),
+        target.tell_lost,
     ]
     if format == "json":
         # The text renderer formats tracebacks itself.
         shared.append(structlog.processors.format_exc_info)
-    renderer = _renderer(format, target.isatty())
+    renderer = _renderer(format, stream.isatty())
     structlog.configure(
         processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.WriteLoggerFactory(file=target),
+        # Only write and flush are used of it.
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, target)),
         cache_logger_on_first_use=False,
     )
     _configure_foreign(shared[1:], renderer, target, verbosity)
@@ -85,7 +120,7 @@ def _renderer(format: Format, colors: bool) -> structlog.typing.Processor:
 
 
 def _configure_foreign(
-    shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor, target: TextIO, verbosity: int
+    shared: list[structlog.typing.Processor], renderer: structlog.typing.Processor, target: _Target, verbosity: int
 ) -> None:
     handler = logging.StreamHandler(target)
     handler.setFormatter(

@@ -155,6 +155,24 @@ async def test_a_decision_that_is_cut_off_is_refused(tmp_path: Path, capsys: Any
     assert "cannot be replayed: the recording ends before the decision did" in capsys.readouterr().out
 
 
+async def test_a_segment_without_its_first_line_spoils_itself_only(tmp_path: Path, capsys: Any) -> None:
+    """Killed, or out of disk, before the header was written: told, and everything else is replayed."""
+    await recorded(tmp_path, "a", "b")
+    empty = tmp_path / "journal" / "000000000001000-run-000000000001.journal"
+    empty.write_bytes(b"")
+    assert main(["replay", str(tmp_path / "journal")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{empty}: ends before its first line does",
+        "2 decisions: 2 equal, 0 different, 0 refused",
+    ]
+    with pytest.raises(UserError, match=r"holds 2 decisions .*000000000001\.journal: .*ends before its first line"):
+        replay(str(tmp_path / "journal"), pod="default/z")
+    for file in segment_files(tmp_path / "journal"):
+        file.write_bytes(b"")
+    with pytest.raises(JournalError, match="ends before its first line does"):
+        replay(str(tmp_path / "journal"))
+
+
 def test_a_folder_without_a_recording_is_named(tmp_path: Path) -> None:
     """No folder, an empty folder."""
     with pytest.raises(JournalError, match="there is no such folder"):

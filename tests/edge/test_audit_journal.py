@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.audit.operations import FORMAT, Operation
-from scheduler.edge.journal import Header, JournalError, JournalWriter, read_segment, segment_files
+from scheduler.edge.journal import Header, JournalError, JournalWriter, read_segment, segment_files, segment_name
 
 KIB = 1024
 
@@ -122,7 +122,8 @@ def test_a_disk_that_is_too_slow_costs_the_part_not_the_loop(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "decode|truncated|empty"),
+        (b"", "ends before its first line"),
+        (b'{"format":1,"run', "ends before its first line"),
         (b"nonsense\n", "JSON"),
         (b'{"format":99,"run":"r","position":0,"started":0}\n', "format 99"),
     ],
@@ -133,3 +134,9 @@ def test_a_file_that_is_no_segment_is_named(tmp_path: Path, content: bytes, text
     file.write_bytes(content)
     with pytest.raises(JournalError, match=f"recording {file}: .*({text})"):
         read_segment(file)
+
+
+def test_the_name_of_a_segment_tells_when_and_in_which_run_it_began() -> None:
+    """Also when nothing else of it was written."""
+    assert segment_name(Path("x/001700000000500-3f-2a-000000000007.journal")) == (1_700_000_000.5, "3f-2a")
+    assert segment_name(Path("x/notes.journal")) == (0.0, "")

@@ -76,3 +76,36 @@ def test_tracebacks_in_text_stay_small() -> None:
     assert "ValueError: 17" in text
     assert secret not in text.replace('secret = "do not print this"', "")
     assert len(text.splitlines()) < 20
+
+
+class _Refusing(io.StringIO):
+    """A stream on a disk that is full for a while."""
+
+    full = False
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(28, "No space left on device")
+        return super().write(text)
+
+
+def test_a_log_that_cannot_be_written_costs_lines_not_attempts() -> None:
+    """Nobody who logs meets the error; the first line that gets through says how many did not, the next one nothing."""
+    stream = _Refusing()
+    configure_logging("json", stream=stream)
+    stream.full = True
+    get_logger("loop").info("one")
+    logging.getLogger("aiohttp.client").warning("two")
+    stream.full = False
+    get_logger("loop").info("three")
+    get_logger("loop").info("four")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["event"], line.get("lines_lost")) for line in lines] == [("three", 2), ("four", None)]
+
+
+def test_a_closed_log_stream_is_no_error() -> None:
+    """Whoever read the log has gone."""
+    stream = io.StringIO()
+    configure_logging("text", stream=stream)
+    stream.close()
+    get_logger("loop").info("nobody reads this")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from e2e.api import LEASES, Api
 from e2e.chaos.faults import WATCH_FAULTS
+from e2e.chaos.replicas import DISK, HANDLES, WALL
 from e2e.chaos.run import session, totals
 from e2e.controlplane import ControlPlane
 
@@ -21,7 +22,7 @@ async def test_five_random_schedules_break_no_promise(
     outcomes = []
     async with session(clean_cluster, control_plane, tmp_path, SEEDS[0]) as runs:
         for seed in SEEDS:
-            outcome = await runs.run(seed, SECONDS)
+            outcome = await runs.run(seed, SECONDS, last=seed == SEEDS[-1])
             print(outcome.line())
             assert outcome.problems == []
             assert outcome.unjudged == ""
@@ -31,6 +32,8 @@ async def test_five_random_schedules_break_no_promise(
     assert stats["bound by dra-scheduler"] > 20
     assert stats["bound by default-scheduler"] > 20
     assert load["Pods deleted and created again under one name"] > 0
+    assert stats["decisions replayed"] > 50
     assert sum(faults.values()) > 100
-    assert {"SIGKILL", "SIGSTOP and SIGCONT"} <= set(faults)
+    assert {"SIGKILL", "SIGSTOP and SIGCONT", WALL} <= set(faults)
+    assert {HANDLES, DISK} & set(faults)
     assert sum(fault.value in faults for fault in WATCH_FAULTS) >= 4
