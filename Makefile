@@ -33,7 +33,7 @@ demo-dashboard: install ## the same, left running with its dashboard for a brows
 test: lint types walls unit e2e ## everything: lint, types, walls, unit and embedded-server tests, real control plane
 
 test-fast: lint types walls ## the same without slow tests and without the control plane
-	$(BIN)/pytest tests -m "not slow and not e2e"
+	$(BIN)/pytest tests -m "not slow and not e2e" --numprocesses=auto --dist=worksteal
 
 lint: install ## ruff: rules
 	$(BIN)/ruff check $(CODE)
