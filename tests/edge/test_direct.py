@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from scheduler.edge.errors import AnswerLost, Conflict, NotLeading
+from scheduler.edge.timeslices import Turns
 
 from .scripted import ScriptedServer, Sleeps, client_for, cut, hang, reply, status
 
@@ -38,6 +39,27 @@ async def test_connections_are_used_again(server: ScriptedServer, sleeps: Sleeps
             await client.request("POST", "/x", b"{}")
     assert len(peers) == 5
     assert len(set(peers)) == 1
+
+
+async def test_answers_that_arrive_together_take_turns(
+    server: ScriptedServer, sleeps: Sleeps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refusals, too: so many writes answered at once do not hold the loop in one piece."""
+    taken: list[int] = []
+
+    class Counted(Turns):
+        async def take(self) -> None:
+            taken.append(1)
+            await super().take()
+
+    monkeypatch.setattr("scheduler.edge.client.Turns", Counted)
+    server.answers(reply({}), reply({}), status(409, "Conflict", "changed"))
+    async with client_for(server, sleeps) as client:
+        await client.request("POST", "/x", b"{}")
+        await client.request("POST", "/x", b"{}")
+        with pytest.raises(Conflict, match="changed"):
+            await client.request("POST", "/x", b"{}")
+    assert len(taken) == 2  # the first one went the library's way
 
 
 async def test_a_refusal_keeps_the_connection_and_its_answer(server: ScriptedServer, sleeps: Sleeps) -> None:

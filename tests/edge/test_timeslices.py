@@ -12,7 +12,8 @@ from scheduler.api.kinds import NODE
 from scheduler.edge import reflector as reflector_module
 from scheduler.edge.client import ApiClient
 from scheduler.edge.reflector import EVENTS_AT_ONCE
-from scheduler.edge.timeslices import SLICE_S, TimeSlices
+from scheduler.edge.timeslices import SLICE_S, TURN_S, TimeSlices
+from scheduler.edge.timeslices import Turns as TurnsOfLoop
 
 from .scripted import ScriptedServer
 from .test_reflector import EXPIRED, Received, Watches, event, node, page, reached, running
@@ -30,6 +31,44 @@ async def test_a_slice_is_over_after_its_time_and_a_rest_begins_the_next() -> No
     await slices.rest()
     assert turned == [True]
     assert not slices.over
+
+
+async def test_what_is_ready_all_at_once_is_spread_over_turns_in_order() -> None:
+    """Ten answers of 1 ms each: a turn takes as many as it has time for, the rest goes first in the next one."""
+    now = [0.0]
+    turns = TurnsOfLoop(lambda: now[0])
+    turn = 0
+    done: list[tuple[int, int]] = []
+
+    async def answer(number: int) -> None:
+        await turns.take()
+        done.append((number, turn))
+        now[0] += 0.001
+
+    tasks = [asyncio.create_task(answer(number)) for number in range(10)]
+    for turn in range(20):  # noqa: B007  # read by the answers
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    each = round(TURN_S / 0.001)
+    assert [number for number, _ in done] == list(range(10))
+    counts = [sum(1 for _, at in done if at == turn) for turn in sorted({at for _, at in done})]
+    assert counts == [each, each, 10 - 2 * each]
+
+
+async def test_an_answer_that_comes_alone_is_not_put_off() -> None:
+    """However late it is; and one that was cancelled while it waited holds nobody up."""
+    now = [0.0]
+    turns = TurnsOfLoop(lambda: now[0])
+    for _ in range(3):
+        await asyncio.wait_for(turns.take(), 1.0)
+        now[0] += 10.0
+        await asyncio.sleep(0)
+    await turns.take()
+    now[0] += 10.0
+    put_off = asyncio.create_task(turns.take())
+    await asyncio.sleep(0)
+    put_off.cancel()
+    await asyncio.wait_for(turns.take(), 1.0)
 
 
 class Turns(Received):
