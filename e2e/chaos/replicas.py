@@ -184,7 +184,7 @@ class Replicas:
         for member in self.members:
             text = member.process.log()
             new, self._read[member.process.name] = text[self._read.get(member.process.name, 0) :], len(text)
-            found += [line[:600] for line in new.splitlines() if _is_fault(line)]
+            found += [line[:600] for line in new.splitlines() if is_fault(line)]
         return found
 
     def trails(self) -> list[str]:
@@ -209,11 +209,12 @@ class Replicas:
         return "\n".join(f"--- {m.process.name} ---\n{m.process.log()}" for m in self.members)
 
 
-def _is_fault(line: str) -> bool:
-    """A traceback, or an error that is not the loss of the lease."""
+def is_fault(line: str) -> bool:
+    """A traceback, or an error that is neither the loss of the lease nor another scheduler's second allocation."""
     if "Traceback" in line or "InternalError:" in line:
         return True
-    return '"level":"error"' in line and "Leaderelection lost" not in line
+    expected = ("Leaderelection lost", "device given twice")
+    return ("[error " in line or "[critical" in line) and not any(text in line for text in expected)
 
 
 @asynccontextmanager

@@ -347,7 +347,19 @@ def run(options: RunOptions) -> int:
     check_config(options.config, options.feature_gates)
     keep_large_apart()
     configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
-    return uvloop.run(_run(options))
+    ended: list[int] = []
+
+    async def main() -> None:
+        ended.append(await _run(options))
+
+    try:
+        uvloop.run(main())
+    except (OSError, RuntimeError) as error:
+        if not ended:
+            raise
+        # Closing a loop takes file handles, and there may be none left; all that matters has ended before.
+        get_logger("dra-scheduler").warning("the event loop was left open", error=f"{type(error).__name__}: {error}")
+    return ended[0]
 
 
 async def _run(options: RunOptions) -> int:

@@ -14,6 +14,7 @@ from e2e.chaos.faults import OPENING_FAULTS, REQUEST_FAULTS, WATCH_FAULTS, WRITE
 from e2e.chaos.fits import fits, free_room
 from e2e.chaos.load import BIG, GPU, PART
 from e2e.chaos.mutants import MUTANTS, Mutant
+from e2e.chaos.replicas import is_fault
 from e2e.chaos.report import report
 from e2e.chaos.run import Outcome
 from e2e.objects import pod
@@ -97,3 +98,13 @@ def test_the_report_names_seeds_sums_and_violations() -> None:
     assert f"| {Fault.GONE.value} | 10 |" in text
     assert f"| {Fault.DELAYED.value} | 0 |" in text, "a fault that never came up is seen, too"
     assert "| Pods created | 8 |" in text
+
+
+def test_the_judge_of_logs_knows_errors_in_the_form_they_are_written() -> None:
+    """Errors of the text log and tracebacks; not the loss of a lease, nor what another scheduler did."""
+    line = "2026-12-01T11:43:27.678082Z [error    ] {} component=dra-scheduler"
+    assert is_fault(line.format("internal error"))
+    assert is_fault("Traceback (most recent call last):")
+    assert not is_fault(line.format("Leaderelection lost"))
+    assert not is_fault(line.format("device given twice"))
+    assert not is_fault(line.replace("error    ", "warning  ").format("trouble"))
