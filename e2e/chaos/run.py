@@ -163,7 +163,7 @@ async def session(
     await asyncio.to_thread(plane.start_kube_scheduler)
     try:
         async with replicas(
-            plane, folder / "replicas", random.Random(seed), count, verify_caches=verify_caches
+            plane, folder / f"replicas-{seed}", random.Random(seed), count, verify_caches=verify_caches
         ) as group:
             yield Session(api, plane, group, folder)
     finally:

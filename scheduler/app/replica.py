@@ -14,8 +14,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 
-import uvloop
-
 from scheduler import __version__
 from scheduler.api.versions import ResourceKinds
 from scheduler.app.auditing import Auditing, build_auditing
@@ -38,7 +36,7 @@ from scheduler.edge.election import ElectionSettings
 from scheduler.edge.http import Check, HealthServer, Mount, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger, set_verbosity
-from scheduler.edge.loop_trouble import loop_trouble
+from scheduler.edge.loop_trouble import loop_trouble, run_to_end
 from scheduler.edge.memory import keep_large_apart
 from scheduler.edge.metrics import Metrics
 from scheduler.edge.pages import DebugPages
@@ -347,19 +345,7 @@ def run(options: RunOptions) -> int:
     check_config(options.config, options.feature_gates)
     keep_large_apart()
     configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
-    ended: list[int] = []
-
-    async def main() -> None:
-        ended.append(await _run(options))
-
-    try:
-        uvloop.run(main())
-    except (OSError, RuntimeError) as error:
-        if not ended:
-            raise
-        # Closing a loop takes file handles, and there may be none left; all that matters has ended before.
-        get_logger("dra-scheduler").warning("the event loop was left open", error=f"{type(error).__name__}: {error}")
-    return ended[0]
+    return run_to_end(_run(options), get_logger("dra-scheduler"))
 
 
 async def _run(options: RunOptions) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
+
+import uvloop
 
 
 class Log(Protocol):
@@ -30,3 +32,23 @@ def loop_trouble(log: Log) -> Callable[[asyncio.AbstractEventLoop, Mapping[str, 
         tell("event loop", message=str(context.get("message", "")), error=reason)
 
     return handle
+
+
+def run_to_end(main: Coroutine[Any, Any, int], log: Log) -> int:
+    """What ``main`` returns, on a loop of its own that is closed afterwards, if it can be.
+
+    Closing takes file handles, and there may be none left: all that matters has ended by then, so that is told in a
+    line. What ``main`` itself raises is passed on.
+    """
+    ended: list[int] = []
+
+    async def note() -> None:
+        ended.append(await main)
+
+    try:
+        uvloop.run(note())
+    except (OSError, RuntimeError) as error:
+        if not ended:
+            raise
+        log.warning("the event loop was left open", error=f"{type(error).__name__}: {error}")
+    return ended[0]

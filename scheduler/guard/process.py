@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-import uvloop
-
 from scheduler import __version__
 from scheduler.api.bodies import Event, ObjectReference
 from scheduler.api.resource import ResourceClaim
@@ -35,6 +33,7 @@ from scheduler.edge.events import EventRecorder
 from scheduler.edge.http import Check, HealthServer, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger
+from scheduler.edge.loop_trouble import run_to_end
 from scheduler.edge.reflector import BadObject
 from scheduler.errors import ConfigError
 from scheduler.guard.activity import Activity
@@ -351,7 +350,7 @@ def run(options: GuardOptions) -> int:
     guard_features(options.feature_gates)
     configure_logging("json" if options.logging_format == "json" else "text", options.verbosity)
     quiet_kopf()
-    return uvloop.run(_run(options))
+    return run_to_end(_run(options), get_logger(CONTROLLER))
 
 
 async def _run(options: GuardOptions) -> int:

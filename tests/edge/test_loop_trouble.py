@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
-from scheduler.edge.loop_trouble import loop_trouble
+import pytest
+import uvloop
+
+from scheduler.edge.loop_trouble import loop_trouble, run_to_end
 
 
 class Lines:
@@ -50,3 +54,31 @@ async def test_a_complaint_without_an_exception() -> None:
     log = Lines()
     loop_trouble(log)(asyncio.get_running_loop(), {"message": "odd"})
     assert log.lines == [("error", "event loop", "")]
+
+
+async def _returns() -> int:
+    return 3
+
+
+async def _raises() -> int:
+    raise OSError(24, "Too many open files")
+
+
+def test_a_loop_that_cannot_be_closed_keeps_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told in one line; what the program itself raised is not taken for that."""
+    run = uvloop.run
+
+    def fails_at_its_end(main: Any) -> None:
+        run(main)
+        raise RuntimeError("Cannot close a running event loop")
+
+    log = Lines()
+    assert run_to_end(_returns(), log) == 3
+    assert log.lines == []
+    monkeypatch.setattr(uvloop, "run", fails_at_its_end)
+    assert run_to_end(_returns(), log) == 3
+    told = ("warning", "the event loop was left open", "RuntimeError: Cannot close a running event loop")
+    assert log.lines == [told]
+    with pytest.raises(OSError, match="Too many open files"):
+        run_to_end(_raises(), log)
+    assert log.lines == [told]
