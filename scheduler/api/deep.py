@@ -110,6 +110,19 @@ def _escaped(codes: npt.NDArray[np.uint8], odd: bool) -> tuple[npt.NDArray[np.bo
     return escaped, bool(ends_odd[-1])
 
 
+def outline(raw: bytes) -> bytes:
+    """JSON that is no deeper than LEVELS_MAX: below that a text stands for what is there. Cost: as Shallow, or a count.
+
+    For plain dicts and lists, which are walked, copied and written again by functions that call themselves.
+    """
+    return Shallow(raw).text if raw.count(b"[") + raw.count(b"{") > LEVELS_MAX else raw
+
+
+def plain(raw: bytes | msgspec.Raw) -> Any:
+    """``outline`` as dicts and lists. Raises msgspec.DecodeError."""
+    return msgspec.json.decode(outline(bytes(raw)))
+
+
 def decode_deep(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
     """``decoder.decode(raw)`` for input of any depth. Raises msgspec.DecodeError."""
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.core import Namespace, Node, Pod
-from scheduler.api.deep import TooDeepError, decode_deep
+from scheduler.api.deep import Shallow, TooDeepError, decode_deep
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.errors import UserError
@@ -92,7 +92,7 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
         except msgspec.ValidationError:
             if b"null" not in bytes(raw):
                 raise
-            found = decoder.decode(_encoded_without_nulls(raw))
+            found = decode_deep(decoder, _encoded_without_nulls(raw))
         return found if kind.wire is None else found.v1()
     except msgspec.DecodeError as error:
         try:
@@ -103,11 +103,36 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
         raise DecodeError(f"{kind.name} {name}", path.rstrip("`"), problem) from error
 
 
-def _encoded_without_nulls(raw: bytes | msgspec.Raw) -> bytes:
+def _encoded_without_nulls(raw: bytes | msgspec.Raw) -> msgspec.Raw:
+    """The same object without its nulls; ``opaque.parameters`` stay as they were sent, nulls and all."""
     try:
-        return msgspec.json.encode(without_nulls(msgspec.json.decode(raw)))
+        return _stripped(msgspec.Raw(bytes(raw)))
     except RecursionError:
-        raise TooDeepError("nested too deeply, and fields that are null") from None
+        # Cut first: what an unreadable claim holds would look free.
+        shallow = Shallow(bytes(raw))
+        try:
+            return msgspec.Raw(shallow.whole(bytes(_stripped(msgspec.Raw(shallow.text)))))
+        except RecursionError:  # brackets that do not match: no JSON at all
+            raise TooDeepError("nested too deeply") from None
+
+
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def _stripped(raw: msgspec.Raw, opaque: bool = False) -> msgspec.Raw:
+    text = bytes(raw).lstrip(b" \t\r\n")
+    if text.startswith(b"{"):
+        fields = _FIELDS.decode(text)
+        kept = {
+            name: field if opaque and name == "parameters" else _stripped(field, name == "opaque")
+            for name, field in fields.items()
+            if bytes(field) != b"null"
+        }
+        return msgspec.Raw(msgspec.json.encode(kept))
+    if text.startswith(b"["):
+        return msgspec.Raw(msgspec.json.encode([_stripped(entry) for entry in _ENTRIES.decode(text)]))
+    return raw
 
 
 def without_nulls(data: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.core import Pod
+from scheduler.api.deep import plain
 from scheduler.api.kinds import POD, Kind
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.podgroups import POD_GROUP
@@ -165,7 +166,7 @@ async def list_items(
         except ApiError as error:
             problems.append(Problem(kind.name, "", f"cannot be listed: {error}"))
             continue
-        decoded = [msgspec.json.decode(raw) for raw in found]
+        decoded = [plain(raw) for raw in found]
         items.append({"kind": f"{kind.name}List", "apiVersion": kind.api_version, "items": decoded})
     if not items:
         raise ClusterError(problems[0].words() if problems else "nothing can be listed")

@@ -15,6 +15,7 @@ import msgspec
 
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
+from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import NAMESPACE, NODE, POD, WATCHED, Kind
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.podgroups import POD_GROUP
@@ -123,7 +124,7 @@ class Operations:
     def decode(self, line: bytes) -> tuple[int, Operation]:
         """Position and operation of a line. Raises UserError for one that cannot be read."""
         try:
-            position, name, *raw = _LINE.decode(line)
+            position, name, *raw = decode_deep(_LINE, line)
             operation: str = msgspec.json.decode(name, type=str)
             return msgspec.json.decode(position, type=int), (operation, *self._arguments(operation, raw))
         except (msgspec.DecodeError, ValueError, KeyError) as error:
@@ -153,7 +154,7 @@ class Operations:
         decoder = self._decoders.get(kind)
         if decoder is None:
             decoder = self._decoders[kind] = msgspec.json.Decoder(kind)
-        return decoder.decode(raw)
+        return decode_deep(decoder, raw)
 
     def _pod(self, raw: msgspec.Raw) -> Pod | str:
         found: Pod | str = self._read(raw, str if _is_text(raw) else Pod)

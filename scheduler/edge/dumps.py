@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from scheduler.api.deep import outline
 from scheduler.errors import UserError
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -97,6 +98,7 @@ def _json_documents(content: bytes) -> list[Any] | None:
     """One JSON document or several behind each other, lists taken apart; None for what is not all JSON."""
     if content.lstrip()[:1] not in (b"{", b"["):
         return None
+    content = outline(content)
     try:
         found = [msgspec.json.decode(content)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
 import msgspec
@@ -10,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.api import deep
-from scheduler.api.deep import Shallow
-from scheduler.api.kinds import NODE, RESOURCE_CLAIM, DecodeError, decode
+from scheduler.api.deep import LEVELS_MAX, Shallow, plain
+from scheduler.api.kinds import NODE, RESOURCE_CLAIM, DecodeError, decode, without_nulls
 
 TEXTS = st.sampled_from(("", '"', "\\", '\\"', "]", "[{", "\\\\", 'a\\\\"', "}", "\u0000deep-0-0"))
 VALUES = st.recursive(
@@ -75,3 +76,28 @@ def test_a_deep_value_where_a_text_is_read_is_an_error_of_the_object(raw: bytes)
     """Never RecursionError, which would end the watch."""
     with pytest.raises(DecodeError):
         decode(NODE, raw)
+
+
+@pytest.mark.parametrize("deep_part", [NESTED, b"[[1]]"], ids=("deep", "shallow"))
+def test_a_claim_with_fields_that_are_null_keeps_its_parameters_byte_for_byte(deep_part: bytes) -> None:
+    """A driver's status without conditions has null there; left out, the claim's devices would look free."""
+    parameters = b'{"a": null, "b":1.0,"c":' + deep_part + b',"d":[null,{"e":null}],"f":1e400}'
+    config = b'[{"opaque":{"driver":"d","parameters":' + parameters + b',"x":null}}]'
+    devices = b'{"results":[{"request":"r","driver":"d","pool":"p","device":"x"}],"config":' + config + b"}"
+    status = b'{"allocation":{"devices":' + devices + b'},"devices":[{"driver":"d","conditions":null}]}'
+    spec = b'{"devices":{"config":' + config + b"}}"
+    raw = b'{"metadata":{"name":"c","labels":null},"spec":' + spec + b',"status":' + status + b"}"
+    claim = decode(RESOURCE_CLAIM, raw)
+    assert [result.device for result in claim.status.allocation.devices.results] == ["x"]
+    assert bytes(claim.spec.devices.config[0].opaque.parameters) == parameters
+    assert bytes(claim.status.allocation.devices.config[0].opaque.parameters) == parameters
+
+
+@pytest.mark.parametrize("depth", [10, LEVELS_MAX + 100, 900, 5000])
+def test_plain_data_can_be_walked_by_functions_that_call_themselves(depth: int) -> None:
+    """Copied, stripped, written again: what is too deep is a text by then."""
+    item = plain(b'{"a":{"b":' + b"[" * depth + b"1" + b"]" * depth + b'},"c":"kept"}')
+    assert item["c"] == "kept"
+    assert levels(copy.deepcopy(item)) == min(depth + 2, LEVELS_MAX)
+    assert without_nulls(item) == item
+    assert msgspec.json.encode(item)

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.api.kinds import Kind
 from scheduler.api.versions import ResourceKinds
-from scheduler.app import snapshot
+from scheduler.app import doctor, snapshot
 from scheduler.app.service import watched_kinds
 from scheduler.app.snapshot import from_items, list_items, readable_kinds
 from scheduler.cli.sources import caveats_of
@@ -53,6 +53,28 @@ async def test_kinds_that_the_server_does_not_have_are_not_missing(monkeypatch: 
 
     assert missing(*items) == []
     assert missing() == list(MISSING)
+
+
+async def test_a_claim_that_is_nested_deeply_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any tenant may store one; it must not end everybody's commands."""
+    deep = b"[" * 3000 + b"]" * 3000
+    config = b'[{"opaque":{"driver":"d","parameters":' + deep + b"}}]"
+    metadata = b'{"name":"c","namespace":"default","uid":"u"}'
+    claim = b'{"metadata":' + metadata + b',"spec":{"devices":{"requests":[],"config":' + config + b"}}}"
+
+    class Deep(OldServer):
+        async def list_raw(self) -> tuple[list[bytes], str]:
+            return [claim] if self.kind.name == "ResourceClaim" else [], "1"
+
+    monkeypatch.setattr(snapshot, "Lister", Deep)
+    monkeypatch.setattr(doctor, "Lister", Deep)
+    items, problems = await list_items(None, ResourceKinds(), Features())  # type: ignore[arg-type]
+    assert problems == []
+    snap = from_items(items, load_config(""), {}, NOW, live=True)
+    assert snap.objects.problems == []
+    assert "default/c" in snap.state.devices.claims
+    objects = await doctor.list_objects(None, ResourceKinds())  # type: ignore[arg-type]
+    assert objects.problems == []
 
 
 def test_a_live_cluster_may_be_empty() -> None:

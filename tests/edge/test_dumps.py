@@ -127,3 +127,13 @@ def test_an_empty_folder_and_a_missing_file(tmp_path: Path) -> None:
         list(read_dumps([str(tmp_path)]))
     with pytest.raises(FileNotFoundError):
         list(read_dumps([str(tmp_path / "none.yaml")]))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_json_that_is_nested_deeply_is_read(tmp_path: Path, times: int) -> None:
+    """The API server stores parameters of thousands of levels: one such claim must not cost the whole dump."""
+    file = tmp_path / "dump.json"
+    deep = "[" * 3000 + "]" * 3000
+    file.write_text(f'{{"kind":"ResourceClaim","metadata":{{"name":"c"}},"spec":{{"parameters":{deep}}}}}\n' * times)
+    found = list(read_dumps([str(file)]))
+    assert [item["metadata"]["name"] for item in found] == ["c"] * times
