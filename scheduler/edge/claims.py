@@ -374,18 +374,18 @@ class ClaimWriter:
         return await self._client.call("PUT", path, body, PROTOBUF)
 
     async def _read_after(self, claim: ResourceClaim, cause: ClusterError) -> ResourceClaim:
-        unclear = isinstance(cause, AnswerLost | ServerError)
+        """The truth after a write that failed, also after a conflict: something on the way may have sent our write
+        twice, and the answer to the second one is a conflict although the first one took effect.
+        """
         try:
-            if unclear:
-                return await read_back(lambda: self._read(claim), self._sleep, self._rng)
-            return await self._read(claim)
+            return await read_back(lambda: self._read(claim), self._sleep, self._rng)
         except ClaimError:
             raise
         except ClusterError as error:
-            if unclear:
-                raise ClaimUnknownError(claim.key, f"{cause}; reading claim {claim.key} back: {error}") from error
             text = f"get updated claim {claim.key} after conflict: {error}"
-            raise ClaimConflictError(claim.key, text) from error
+            if isinstance(cause, AnswerLost | ServerError):
+                text = f"{cause}; reading claim {claim.key} back: {error}"
+            raise ClaimUnknownError(claim.key, text) from error
 
     async def _read(self, claim: ResourceClaim) -> ResourceClaim:
         """The claim as it is now. Raises ClaimGoneError, also for another claim under the same name."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import ResourceClaim
@@ -28,6 +28,7 @@ from scheduler.edge.commit_ports import (
     Revisions,
     VolumeWrites,
 )
+from scheduler.edge.errors import AnswerLost, ApiUnavailable, ServerError, TooManyRequests
 from scheduler.edge.perform import Performer
 from scheduler.edge.side_by_side import SharedAside, groups, run_together
 from scheduler.edge.verification import Verification
@@ -39,7 +40,14 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.devices import Promise
 
 UNKNOWN_PAUSE_S = 5.0
-"""Between two rounds of finding out what became of a Binding; each round reads for two minutes already."""
+"""Between two rounds of finding out what became of a write; each round reads for two minutes already."""
+
+
+class _Doubt(NamedTuple):
+    """A claim whose write has failed; ``unknown``: perhaps it took effect."""
+
+    claim: ResourceClaim
+    unknown: bool
 
 
 class Committer:
@@ -72,7 +80,7 @@ class Committer:
         self._withdrawable: set[str] = set()
         self._withdrawn: set[str] = set()
         self._broken: set[str] = set()
-        self._doubtful: dict[str, list[ResourceClaim]] = {}
+        self._doubtful: dict[str, list[_Doubt]] = {}
 
     async def commit(self, placed: Placed, promised: Sequence[Promise]) -> CommitOutcome:
         """Carry out ``placed``; on any failure undo what can be undone and say why.
@@ -187,16 +195,15 @@ class Committer:
 
     @contextmanager
     def _doubts(self, pod: Pod, instruction: Instruction) -> Iterator[None]:
-        """Note a claim that may carry the Pod's reservation although its write has failed: the state cannot know."""
+        """Note a claim that may carry what we wrote although the write has failed: the state cannot know."""
         try:
             yield
         except ClaimError as error:
             if isinstance(instruction, WriteClaim):
                 found = error.found or instruction.claim
-                if isinstance(error, ClaimUnknownError) or (
-                    found.uid == instruction.claim.uid and found.reserved_for(pod.uid)
-                ):
-                    self._doubtful.setdefault(pod.uid, []).append(found)
+                unknown = isinstance(error, ClaimUnknownError)
+                if unknown or (found.uid == instruction.claim.uid and found.reserved_for(pod.uid)):
+                    self._doubtful.setdefault(pod.uid, []).append(_Doubt(found, unknown))
             raise
 
     async def _wait_counted(self, placed: Placed, wait: WaitUntil, aside: SharedAside) -> None:
@@ -279,15 +286,32 @@ class Committer:
         A reservation that could not be taken out stays for the Pod's next attempt, or for the claim controller once
         the Pod is gone.
         """
+        # First: what has been stored unseen must be known before its devices look free.
+        for doubt in self._doubtful.pop(placed.pod.uid, ()):
+            await self._take_out(placed.pod, doubt)
         for plugin in reversed(placed.profile.reserve):
             with suppress(SchedulerError):
                 for instruction in unreserved(plugin, placed):
                     with suppress(SchedulerError):
                         await self.performer.perform(placed.pod, instruction)
-        for claim in self._doubtful.pop(placed.pod.uid, ()):
-            with suppress(SchedulerError):
-                await self.performer.perform(placed.pod, UnreserveClaim(claim, placed.pod.uid))
         self.on_events(self.state.devices.released(promised))
+
+    async def _take_out(self, pod: Pod, doubt: _Doubt) -> None:
+        """Take the Pod's name out of a claim whose write has failed; what is read on the way is learned.
+
+        While nobody knows whether the write took effect, its devices stay promised: it is asked again until the server
+        speaks, or forbids to write.
+        """
+        while True:
+            try:
+                await self.performer.perform(pod, UnreserveClaim(doubt.claim, pod.uid))
+                return
+            except (ClaimUnknownError, ServerError, ApiUnavailable, AnswerLost, TooManyRequests):
+                if not doubt.unknown or self._stopping:
+                    return
+            except SchedulerError:
+                return
+            await self._sleep(UNKNOWN_PAUSE_S)  # type: ignore[misc]  # as in _wait
 
 
 def _is_ready(wait: WaitUntil) -> bool:

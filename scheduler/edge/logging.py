@@ -7,7 +7,9 @@ format. ``-v`` counts as in Kubernetes: 0 says what went wrong or waits, 2 also 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 from collections.abc import MutableMapping
 from typing import Any, Literal, TextIO, cast
 
@@ -46,32 +48,59 @@ def verbose(level: int) -> bool:
 class _Target:
     """A stream that may refuse (disk full, reader gone): lines are lost then and counted, never an attempt.
 
-    The next line that gets through says how many were lost, as ``lines_lost``.
+    The next line that gets through says how many were lost, as ``lines_lost``. Nothing is buffered: what a buffer keeps
+    after a failure would be counted, and written later all the same. Any thread may log.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._lost = self._told = 0
+        self._lost = 0
+        self._torn = False
+        self._lock = threading.Lock()
+        self._carried = threading.local()
 
     def write(self, text: str) -> int:
         """The length of the text, whether it got through or not."""
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except (OSError, ValueError):  # ValueError: the stream was closed
-            self._lost += 1
-        else:
-            self._lost -= self._told
-        self._told = 0
+        told = getattr(self._carried, "count", 0)
+        self._carried.count = 0
+        with self._lock:
+            if not self._passed(text):
+                self._lost += 1 + told
         return len(text)
 
+    def _passed(self, text: str) -> bool:
+        data = b"\n" * self._torn + text.encode(errors="replace")
+        rest = data
+        try:
+            descriptor = self._stream.fileno()
+        except (OSError, ValueError):  # in memory, or closed
+            return self._passed_in_memory(text)
+        try:
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+        except OSError:
+            if len(rest) < len(data):
+                self._torn = not data[: len(data) - len(rest)].endswith(b"\n")
+            return False
+        self._torn = False
+        return True
+
+    def _passed_in_memory(self, text: str) -> bool:
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):
+            return False
+        return True
+
     def flush(self) -> None:
-        """Each write has done it."""
+        """Nothing is kept."""
 
     def tell_lost(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """A processor: the line that is about to be written carries the count."""
-        if self._lost:
-            event["lines_lost"] = self._told = self._lost
+        """A processor: the line that is about to be written, by this thread, carries the count."""
+        with self._lock:
+            count, self._lost = self._lost, 0
+        if count:
+            event["lines_lost"] = self._carried.count = count
         return event
 
 

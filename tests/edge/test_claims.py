@@ -174,6 +174,22 @@ async def test_outcome_that_stays_unknown(embedded: EmbeddedServer, api: ApiClie
     assert (await read_claim(api)).status.allocation is None
 
 
+@pytest.mark.parametrize("times", [30, None])
+async def test_after_a_conflict_that_cannot_be_read_back_the_outcome_is_unknown(
+    embedded: EmbeddedServer, api: ApiClient, sleeps: Sleeps, times: int | None
+) -> None:
+    """The write may have been sent twice on the way, the first time with effect: read back as after a lost answer."""
+    writer = ClaimWriter(api, sleep=sleeps)
+    claim = load_claim(embedded)
+    embedded.faults.add(Fault(Action.ANSWER, verb="patch", kind="resourceclaims", subresource="status", code=409))
+    embedded.faults.add(Fault(Action.ANSWER, verb="get", kind="resourceclaims", code=503, times=times))
+    if times is not None:
+        assert (await writer.allocate(claim, devices("gpu-0"), consumer("p"))).reserved_for("uid-p")
+        return
+    with pytest.raises(ClaimUnknownError, match=r"^get updated claim default/c after conflict: "):
+        await writer.allocate(claim, devices("gpu-0"), consumer("p"))
+
+
 async def test_endless_conflicts_end_after_five_tries(
     embedded: EmbeddedServer, writer: ClaimWriter, sleeps: Sleeps
 ) -> None:

@@ -19,6 +19,7 @@ from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGone
 from scheduler.edge.claim_errors import ClaimGoneError, ClaimInUseError, ClaimTakenError, ClaimUnknownError
 from scheduler.edge.commit import UNKNOWN_PAUSE_S, Committer
 from scheduler.edge.commit_ports import CommitOutcome
+from scheduler.edge.errors import AnswerLost, ApiUnavailable
 from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import ClusterEvent
@@ -116,12 +117,14 @@ class Steps:
     def __init__(self, instructions: Iterable[Any] = (), undo: Iterable[Any] = ()) -> None:
         self.instructions, self.undo_instructions = list(instructions), list(undo)
         self.undone = 0
+        self.on_undo: Callable[[], object] = lambda: None
 
     def reserve(self, cycle: Cycle, node: str) -> None:
         raise NotImplementedError
 
     def unreserve(self, cycle: Cycle, node: str) -> Any:
         self.undone += 1
+        self.on_undo()
         return self.undo_instructions
 
     def pre_bind(self, cycle: Cycle, node: str) -> Any:
@@ -338,6 +341,44 @@ async def test_a_reservation_that_may_be_stored_unseen_is_taken_out(error: Excep
     w.calls.fail = {"allocate a": [error]}
     assert not (await w.commit()).bound
     assert w.calls.log == ["allocate a", *undone]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_devices_of_a_write_whose_fate_is_unknown_do_not_look_free(stored: bool) -> None:
+    """They stay promised until the server says what it has; then they are the claim's, or free."""
+    a = claim("a", 1)
+    w = CommitWorld(Steps([write(a, "x")]), a)
+    ledger = w.state.devices.ledger
+    ledger.set_in_flight("uid-a", "default/a", allocation("x"), 1)
+    w.steps.on_undo = lambda: ledger.drop_in_flight("uid-a", True)
+    unknown = ClaimUnknownError("default/a", "no answer")
+    w.calls.fail = {"allocate a": [unknown], "unreserve a": [unknown, AnswerLost("cut"), ApiUnavailable("refused")]}
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.append(ledger.in_flight("uid-a") is not None)
+        if len(seen) < 4:
+            w.calls.before["unreserve a"] = look
+        elif stored:
+            w.state.apply(Change(RESOURCE_CLAIM, a, claim("a", 500, "x"), 500))
+
+    w.calls.before["unreserve a"] = look
+    assert not (await w.commit()).bound
+    assert seen == [True] * 4
+    assert w.pauses_s == [UNKNOWN_PAUSE_S] * 3
+    assert ledger.in_flight("uid-a") is None
+    entry = ledger.entry("uid-a")
+    assert (entry is not None and entry.stored is not None) is stored
+
+
+async def test_a_scheduler_that_stops_does_not_wait_for_the_fate_of_a_write() -> None:
+    """Who leads next finds out."""
+    a = claim("a", 1)
+    w = CommitWorld(Steps([write(a, "x")]), a)
+    w.calls.fail = {"allocate a": [ClaimUnknownError("default/a", "?")], "unreserve a": [ApiUnavailable("gone")] * 9}
+    w.calls.before["unreserve a"] = w.committer.stop
+    await w.commit()
+    assert w.calls.log == ["allocate a", "unreserve a"]
 
 
 async def test_the_one_who_was_first_keeps_the_device() -> None:

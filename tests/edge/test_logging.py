@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -101,6 +105,60 @@ def test_a_log_that_cannot_be_written_costs_lines_not_attempts() -> None:
     get_logger("loop").info("four")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [(line["event"], line.get("lines_lost")) for line in lines] == [("three", 2), ("four", None)]
+
+
+_FULL = """
+import resource, sys
+from scheduler.edge.logging import configure_logging, get_logger
+configure_logging("json")
+log, (soft, hard) = get_logger("loop"), resource.getrlimit(resource.RLIMIT_FSIZE)
+for number in range(300):
+    if number == 10:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    if number == 290:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    log.info("line", number=number)
+"""
+
+
+def test_the_count_of_lost_lines_is_right_for_a_file_on_a_full_disk(tmp_path: Path) -> None:
+    """Each line is in the file, whole and once, or counted; the one that was cut off is counted, and ends there."""
+    file = tmp_path / "log"
+    with file.open("wb") as stderr:
+        subprocess.run([sys.executable, "-c", _FULL], stderr=stderr, check=True, cwd=Path(__file__).parents[2])
+    found, torn = [], 0
+    for line in file.read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            torn += 1
+    numbers = [line["number"] for line in found]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+    assert numbers[-1] == 299
+    assert len(numbers) + sum(line.get("lines_lost", 0) for line in found) == 300
+    assert torn <= 1
+
+
+def test_threads_that_log_at_once_tell_each_lost_line_once() -> None:
+    """The lease and the loop have a thread each."""
+    stream = _Refusing()
+    configure_logging("json", stream=stream)
+
+    def work(name: str) -> None:
+        for number in range(300):
+            stream.full = number % 7 < 3
+            get_logger(name).info("line")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stream.full = False
+    get_logger("loop").info("last")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) + sum(line.get("lines_lost", 0) for line in lines) == 901
 
 
 def test_a_closed_log_stream_is_no_error() -> None:
