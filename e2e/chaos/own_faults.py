@@ -10,12 +10,14 @@ from pathlib import Path
 from e2e.clocks import Clocks
 from scheduler.app.replaying import replay
 from scheduler.edge.audit_store import AuditStoreError, read_records
-from scheduler.edge.journal import segment_files
+from scheduler.edge.journal import JournalError, segment_files
 
 FEW_HANDLES = 8
 """Fewer than it has open: nothing new can be opened, what is open stays."""
 WALL_JUMPS_S = (-7200.0, -60.0, -3.0, 3.0, 60.0, 3600.0)
 SUSPENDED_S = 600.0
+CUT_OFF = ("ends before its first line does", "the snapshot at its beginning is incomplete")
+"""What a process that was killed, or a disk that was full, leaves at the end of a segment: no fault of the writer."""
 
 
 class Machine:
@@ -58,10 +60,20 @@ class Machine:
         except AuditStoreError as error:
             found.append(f"audit trail: {error}")
         if self.recording.exists() and segment_files(self.recording):
-            again = replay(str(self.recording), "", "", lambda text: None)
-            self.replayed = sum(result.equal for result in again.results)
-            found += [f"replay of {result.id}, {result.pod}, differs" for result in again.different]
+            found += self._replayed()
         return found
+
+    def _replayed(self) -> list[str]:
+        try:
+            again = replay(str(self.recording), "", "", lambda text: None)
+        except JournalError as error:
+            return [] if str(error).endswith(CUT_OFF) else [f"recording: {error}"]
+        self.replayed = sum(result.equal for result in again.results)
+        problems = [window.problem for window in again.windows if not window.problem.endswith(CUT_OFF)]
+        return [
+            *(f"recording: {problem}" for problem in problems if problem),
+            *(f"replay of {result.id}, {result.pod}, differs" for result in again.different),
+        ]
 
 
 def limit(pid: int, which: int, soft: int) -> Callable[[], None]:

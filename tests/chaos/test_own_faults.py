@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from e2e.chaos.own_faults import FEW_HANDLES, WALL_JUMPS_S, Machine, limit
+from scheduler.edge.journal import segment_files
+from tests.audit.test_refusals import recorded
 
 _TRIES = """
 import sys
@@ -71,10 +73,45 @@ def test_clocks_move_and_the_one_since_boot_never_goes_back(tmp_path: Path) -> N
     assert offsets.read_text() == "0.0 1200.0"
 
 
-def test_a_spoilt_trail_and_a_spoilt_recording_are_found(tmp_path: Path) -> None:
+def test_a_spoilt_trail_is_found(tmp_path: Path) -> None:
     """Nothing written is no problem; a file that is no trail is one."""
     machine = Machine(tmp_path, "replica")
     assert machine.problems() == []
     machine.audit_file.write_bytes(b"no database, and quite long" * 100)
     (problem,) = machine.problems()
     assert problem.startswith("audit trail: ")
+
+
+async def _recorded(folder: Path) -> tuple[Machine, Path]:
+    """A machine whose recording holds two decisions, and the only segment."""
+    await recorded(folder, "a", "b")
+    machine = Machine(folder, "replica")
+    machine.recording = folder / "journal"
+    (segment,) = segment_files(machine.recording)
+    return machine, segment
+
+
+async def test_a_recording_that_was_cut_off_is_no_problem(tmp_path: Path) -> None:
+    """Killed, or out of disk: in the middle, in its first line, before it."""
+    machine, segment = await _recorded(tmp_path)
+    assert machine.problems() == []
+    assert machine.replayed == 2
+    whole = segment.read_bytes()
+    for length in (len(whole) - 1, len(whole) // 2, 300, 20, 0):
+        segment.write_bytes(whole[:length])
+        assert machine.problems() == []
+
+
+async def test_a_spoilt_recording_is_found(tmp_path: Path) -> None:
+    """A line that cannot be read, a decision that comes out otherwise, another format."""
+    machine, segment = await _recorded(tmp_path)
+    whole = segment.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    segment.write_bytes(b"".join([*lines[:5], b"garbage\n", *lines[5:]]))
+    assert any("cannot be read" in problem for problem in machine.problems())
+    segment.write_bytes(
+        b"".join(line.replace(b'"node":"n', b'"node":"m') if b'"decided"' in line[:30] else line for line in lines)
+    )
+    assert any("differs" in problem for problem in machine.problems())
+    segment.write_bytes(whole.replace(b'"format":1', b'"format":9', 1))
+    assert any("format 9" in problem for problem in machine.problems())

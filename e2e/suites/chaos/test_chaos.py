@@ -31,6 +31,7 @@ async def test_five_random_schedules_break_no_promise(
     print(f"faults: {dict(faults)}")
     assert stats["bound by dra-scheduler"] > 20
     assert stats["bound by default-scheduler"] > 20
+    assert stats["allocated by dra-scheduler"] > 20, "the judge knows which allocations are ours"
     assert load["Pods deleted and created again under one name"] > 0
     assert stats["decisions replayed"] > 50
     assert sum(faults.values()) > 100
