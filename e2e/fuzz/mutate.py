@@ -186,6 +186,9 @@ class Mutator:
             container["unknown"] = deep
         else:
             container[key] = deep
+        if self._rng.random() < 0.3:  # fields that are null are read another way
+            container, key = self._slot(body)
+            container[key] = None
 
     def _twice(self, body: Object) -> None:
         container, key = self._slot(body)

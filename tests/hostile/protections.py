@@ -99,6 +99,16 @@ def _deep_object() -> None:
     assert bytes(claim.spec.devices.config[0].opaque.parameters) == DEEP
 
 
+def _deep_object_with_nulls() -> None:
+    config = b'{"opaque":{"driver":"d","parameters":' + DEEP + b"}}"
+    nulls = b'{"metadata":{"name":"c","labels":null},"spec":{"devices":{"requests":null,"config":[' + config + b"]}}}"
+    assert bytes(decode(RESOURCE_CLAIM, nulls).spec.devices.config[0].opaque.parameters) == DEEP
+
+
+def _not_cut(raw: bytes) -> None:
+    raise RecursionError
+
+
 def _met(change: Callable[[bytes], bytes]) -> Callable[[], None]:
     """The claim that nobody holds, changed, meets a whole service."""
 
@@ -221,6 +231,11 @@ def _label_columns() -> None:
 
 PROTECTIONS = (
     Protection("depth of JSON: a claim's parameters", _deep_object, _plain_decode),
+    Protection(
+        "depth of JSON: beside fields that are null",
+        _deep_object_with_nulls,
+        lambda patch: patch.setattr(kinds, "Shallow", _not_cut),
+    ),
     Protection("depth of JSON: the watch goes on", _met(_deep_parameters), _plain_decode),
     Protection("an undecodable object is named once", _met(_wrong_type), _told_each_time),
     Protection(
