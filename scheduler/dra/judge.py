@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from scheduler.api.core import QuantityText
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.resource import (
+    RESULTS_MAX,
     AllocationResult,
     DeviceRequestAllocationResult,
     DeviceSubRequest,
@@ -26,8 +28,13 @@ from scheduler.dra.features import Features
 from scheduler.dra.ledger import Holding, Ledger, holds_of
 from scheduler.dra.whole_pools import WholePool
 
-Reason = Literal["pool", "taint", "held", "capacity", "counters", "malformed"]
+Reason = Literal["pool", "taint", "held", "capacity", "counters", "malformed", "full"]
+"""``full``: nothing is wrong with the allocation, but no more can be held (``Admissions.reserve``)."""
 _NAMED_MAX = 5
+# Source: resource.k8s.io/v1 of Kubernetes 1.37, types and validation. A consumed amount is not validated, but written
+# anew by the API server, with at most 19 digits before the point and 9 after it.
+_LENGTHS_MAX = {"request": 127, "driver": 63, "pool": 253, "device": 63, "shareID": 36}
+_CAPACITIES_MAX, _CAPACITY_NAME_MAX, _AMOUNT_MAX = 32, 96, 64
 
 
 class Refusal(NamedTuple):
@@ -42,6 +49,36 @@ class Refusal(NamedTuple):
 def owner_of(entry: str) -> str:
     """The claim UID behind a ledger entry: reservations are entries named UID/number."""
     return entry.partition("/")[0]
+
+
+def oversized(allocation: AllocationResult) -> str:
+    """What of ``allocation`` is larger than the API lets any be, "" when nothing is. The text quotes none of it.
+
+    The API server validates an update before it calls webhooks (apiserver 1.37, registry Store.Update: BeforeUpdate,
+    then updateValidation), so it asks about no such allocation: to refuse one is in nobody's way. Capacities it does
+    not validate, but more of them, or longer names, than a device can have are refused by the rules anyway.
+    """
+    results = allocation.devices.results
+    if len(results) > RESULTS_MAX:
+        return f"the allocation names {len(results)} devices, the API lets it name {RESULTS_MAX}"
+    for place, result in enumerate(results):
+        for name, most in _LENGTHS_MAX.items():
+            text = getattr(result, name) or ""
+            if len(text) > most or not text.isascii():
+                return f"{name} of result {place} is not in ASCII, or longer than the {most} characters of the API"
+        consumed = result.consumedCapacity or {}
+        if len(consumed) > _CAPACITIES_MAX:
+            return f"result {place} consumes {len(consumed)} capacities, a device has {_CAPACITIES_MAX} at most"
+        for name, amount in consumed.items():
+            if len(name) > _CAPACITY_NAME_MAX or not name.isascii() or _long(amount):
+                return f"a consumed capacity of result {place} has a name or an amount that no device can have"
+    return ""
+
+
+def _long(amount: QuantityText) -> bool:
+    if isinstance(amount, str):
+        return len(amount) > _AMOUNT_MAX or not amount.isascii()
+    return isinstance(amount, int) and amount.bit_length() > 256
 
 
 class Judge:
@@ -62,6 +99,9 @@ class Judge:
 
     def refusals(self, claim: ResourceClaim, allocation: AllocationResult) -> tuple[Refusal, ...]:
         """Everything that forbids ``allocation`` for ``claim``, in the order of its results; () when nothing does."""
+        problem = oversized(allocation)
+        if problem:
+            return (Refusal("malformed", DeviceKey("", "", ""), problem),)
         found = [refusal for result in allocation.devices.results if (refusal := _not_admin(claim, result))]
         results = [result for result in allocation.devices.results if not result.adminAccess]
         seen: dict[DeviceKey, set[str]] = {}

@@ -20,7 +20,7 @@ from scheduler import __version__
 from scheduler.api.bodies import Event, ObjectReference
 from scheduler.api.resource import ResourceClaim
 from scheduler.api.versions import ResourceKinds
-from scheduler.dra.admissions import Admissions
+from scheduler.dra.admissions import HELD_MAX, Admissions
 from scheduler.dra.features import Features
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.beat import Beat
@@ -66,6 +66,7 @@ class Guard:
         self._loop = asyncio.get_running_loop()
         self._ended, self._leads = asyncio.Event(), asyncio.Event()
         self._lost = ""
+        self._told_full = False
         self.elector = self._elector()
         client.gate = self.elector
         self.reads = Reads(client, self.book, kinds, on_bad=self._bad_object, on_trouble=self._trouble)
@@ -164,11 +165,20 @@ class Guard:
         answer = await self.reviewer.review(mode, old, new, dry_run)
         self.metrics.answered(mode, answer, dry_run)
         if answer.refusals:
-            what = "warned" if answer.allowed else "refused"
-            self.log.warning(what, claim=new.key, message=answer.text, dry_run=dry_run)
+            self._log_refusals(old.key, answer, dry_run)
             if not dry_run:
-                self.recorder.record(self._event(new, answer))
+                # The book's version: the body's may be anything.
+                self.recorder.record(self._event(self.book.claims.get(old.uid, old), answer))
         return answer
+
+    def _log_refusals(self, key: str, answer: Answer, dry_run: bool) -> None:
+        """A line for each, but one only for all that have no room."""
+        if not any(refusal.reason == "full" for refusal in answer.refusals):
+            what = "warned" if answer.allowed else "refused"
+            self.log.warning(what, claim=key, message=answer.text, dry_run=dry_run)
+        elif not self._told_full:
+            self._told_full = True
+            self.log.error("no room for reservations", claim=key, message=answer.text, held=self.book.held)
 
     def _event(self, claim: ResourceClaim, answer: Answer) -> Event:
         meta = claim.metadata
@@ -230,6 +240,7 @@ class Guard:
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
+            self._told_full = self._told_full and self.book.held > HELD_MAX / 2
             old = self.book.expired(time.monotonic(), self.options.api_request_timeout_s)
             if old:
                 await self.reads.settle(old)

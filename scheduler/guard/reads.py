@@ -104,10 +104,14 @@ class Reads:
         return claim.uid in self._book.claims
 
     async def settle(self, reservations: Collection[Reservation]) -> None:
-        """Read the claims of expired reservations; what a fresh version does not settle can never be stored."""
+        """Read the claims of expired reservations, each once; what a fresh version does not settle is never stored."""
+        of_claim: dict[str, list[Reservation]] = {}
         for reservation in reservations:
-            if await self._read(self._book.claims.get(reservation.uid, reservation.claim)):
-                self._book.end(reservation)
+            of_claim.setdefault(reservation.uid, []).append(reservation)
+        for uid, expired in of_claim.items():
+            if await self._read(self._book.claims.get(uid, expired[0].claim)):
+                for reservation in expired:
+                    self._book.end(reservation)
 
     async def slices(self, drivers: Collection[str]) -> SliceStore | None:
         """A store of its own with the slices of ``drivers`` and all taint rules, as the server has them now."""

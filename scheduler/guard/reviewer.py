@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from scheduler.api.resource import AllocationResult, ResourceClaim
-from scheduler.dra.admissions import Admissions
+from scheduler.dra.admissions import Admissions, NoRoomError
+from scheduler.dra.devices import DeviceKey
 from scheduler.dra.judge import Refusal
 from scheduler.dra.slices import SliceStore
 from scheduler.errors import ClusterError
@@ -68,26 +69,46 @@ class Reviewer:
         """Whether ``new`` may be stored over ``old``. Anything but a new allocation is allowed and leaves no trace.
 
         A refusal is never given on what the watches may have missed: holders and slices are read again first. Nothing
-        is held for a claim that cannot be found. Raises NotActiveError.
+        is held for a claim that cannot be found. What is judged is the claim as the book has it (its spec is
+        immutable); of ``old`` only the revision counts. What cannot be held is refused: let through unheld, its devices
+        could be given again. Raises NotActiveError.
         """
         allocation = new.status.allocation
         if allocation is None or old.status.allocation is not None:
             return ALLOWED
         self._active()
-        if old.uid not in self._book.claims:
-            if not await self._fresh.unknown(old):
-                raise NotActiveError(f"claim {old.key} with UID {old.uid} could not be found")
+        claim = await self._known(old)
+        if not dry_run and self._book.crowded(old.uid):
+            await self._fresh.claims({old.uid})
             self._active()
         slices: SliceStore | None = None
-        refusals = self._book.judge(old, allocation)
+        refusals = self._book.judge(claim, allocation)
         if refusals:
             slices = await self._look_again(refusals, allocation)
             self._active()
-            refusals = self._book.judge(old, allocation, slices)
+            refusals = self._book.judge(claim, allocation, slices)
         if refusals and mode == "enforce":
             return Answer(False, refusals)
-        reserved = not dry_run and self._book.reserve(old, allocation, self._clock()) is not None
+        if dry_run:
+            return Answer(True, refusals)
+        try:
+            reserved = self._book.reserve(old, allocation, self._clock()) is not None
+        except NoRoomError as error:
+            # No NotActiveError: with failurePolicy Ignore that would let it through.
+            return Answer(mode != "enforce", (*refusals, Refusal("full", DeviceKey("", "", ""), str(error))))
         return Answer(True, refusals, reserved)
+
+    async def _known(self, old: ResourceClaim) -> ResourceClaim:
+        """The book's version of the claim, read first when no watch has shown it. Raises NotActiveError."""
+        if old.uid not in self._book.claims:
+            found = await self._fresh.unknown(old)
+            self._active()
+            if not found:
+                raise NotActiveError(f"claim {old.key} with UID {old.uid} could not be found")
+        known = self._book.claims.get(old.uid)
+        if known is None or known.key != old.key:
+            raise NotActiveError(f"claim {old.key} with UID {old.uid} could not be found")
+        return known
 
     async def _look_again(self, refusals: Collection[Refusal], allocation: AllocationResult) -> SliceStore | None:
         holders = {uid for refusal in refusals for uid in refusal.holders if self._book.is_stored(uid)}

@@ -19,10 +19,8 @@ from aiohttp import web
 from scheduler.api.admission import review_problem
 from scheduler.api.deep import Shallow
 from scheduler.errors import ConfigError
+from scheduler.guard.intake import BodyError, Intake
 from scheduler.guard.reviewer import MODES, NotActiveError
-
-BODY_MAX_BYTES = 8 * 1024 * 1024
-"""Object and old object, 1.5 MiB at most each in etcd, spelled out as JSON."""
 
 _FAILURES: ContextVar[list[BaseException]] = ContextVar("what failed in the review under way")
 
@@ -59,10 +57,11 @@ class AdmissionServer:
         self._host, self._context, self._active = host, context, active
         self._known_callers = known_callers
         self._observe, self._on_error = observe, on_error
+        self._intake = Intake()
 
     async def __call__(self, review: ReviewFunction) -> AsyncIterator[dict[str, str]]:
         """kopf's protocol: serve with ``review`` until closed; yields one client configuration, which nobody uses."""
-        app = web.Application(client_max_size=BODY_MAX_BYTES)
+        app = web.Application()
 
         async def serve(request: web.Request) -> web.Response:
             return await self._serve(review, request)
@@ -98,20 +97,12 @@ class AdmissionServer:
     async def _answer(self, review: ReviewFunction, request: web.Request, mode: str) -> web.Response:
         try:
             self._active()
-            document = _decoded(await request.read())
-            problem = review_problem(document)
-            if problem:
-                return _refused(400, f"this is no AdmissionReview that can be answered: {problem}")
-            failures: list[BaseException] = []
-            _FAILURES.set(failures)
-            answer = await review(document, webhook=mode, headers=dict(request.headers), sslpeer={})
-            if failures:
-                raise failures[0]
-            return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+            async with self._intake.body(request.content) as body:
+                return await self._reviewed(review, request, mode, body)
         except NotActiveError as error:
             return _refused(503, str(error))
-        except web.HTTPRequestEntityTooLarge:
-            return _refused(413, f"the body is larger than {BODY_MAX_BYTES} bytes")
+        except BodyError as error:
+            return _refused(error.status, str(error))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             return _refused(400, f"the body is no JSON: {error}")
         except (ConnectionError, asyncio.CancelledError):
@@ -122,6 +113,18 @@ class AdmissionServer:
                 return _refused(400, f"this review cannot be answered: {error}")
             self._on_error(error)
             return _refused(500, f"the guard failed: {name}: {error}")
+
+    async def _reviewed(self, review: ReviewFunction, request: web.Request, mode: str, body: bytes) -> web.Response:
+        document = _decoded(body)
+        problem = review_problem(document)
+        if problem:
+            return _refused(400, f"this is no AdmissionReview that can be answered: {problem}")
+        failures: list[BaseException] = []
+        _FAILURES.set(failures)
+        answer = await review(document, webhook=mode, headers=dict(request.headers), sslpeer={})
+        if failures:
+            raise failures[0]
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
 
 def _decoded(body: bytes) -> Any:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from scheduler.api.resource import AllocationResult, ResourceClaim
+from scheduler.api.kinds import RESOURCE_CLAIM, convert
+from scheduler.api.resource import RESULTS_MAX, AllocationResult, ResourceClaim
+from scheduler.dra import admissions as admissions_module
+from scheduler.dra.admissions import RESERVATIONS_OF_CLAIM_MAX, NoRoomError
 from scheduler.dra.devices import DeviceKey
 
 from .guard_world import DRIVER, allocation, book, claim, published, result, why
@@ -97,6 +102,117 @@ def test_a_revision_that_no_server_gives_out_is_older_than_any_other() -> None:
     assert not admissions.take(odd)
     assert why(admissions, claim("two"), result("a")) == []
     admissions.verify()
+
+
+def test_a_reservation_keeps_what_it_holds_and_nothing_else() -> None:
+    """Labels, spec, parameters, tolerations, admin access: as large as a request may be, and not needed."""
+    document = {
+        "metadata": {
+            "name": "one",
+            "namespace": "ns",
+            "uid": "one",
+            "resourceVersion": "7",
+            "labels": {"k": "x" * 9999},
+        },
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+        "status": {
+            "allocation": {
+                "devices": {
+                    "results": [
+                        result("a", tolerations=[{"key": "k"}], consumedCapacity={"memory": "1"}),
+                        result("b", "s1", consumedCapacity={"memory": "1"}),
+                        result("c", adminAccess=True),
+                    ],
+                    "config": [{"opaque": {"driver": "d", "parameters": {"a": "y" * 9999}}}],
+                },
+                "nodeSelector": {"nodeSelectorTerms": []},
+            }
+        },
+    }
+    asking: ResourceClaim = convert(RESOURCE_CLAIM, document)
+    assert asking.status.allocation is not None
+    admissions = book(published("a", "b"))
+    reservation = admissions.reserve(asking, asking.status.allocation, 0.0)
+    assert reservation is not None
+    assert reservation.allocation == allocation(
+        result("a", request=""), result("b", "s1", request="", consumedCapacity={"memory": "1"})
+    )
+    kept = claim("one").metadata
+    assert reservation.claim.metadata == replace(kept, resourceVersion="")
+    assert (reservation.claim.spec, reservation.claim.status) == (ResourceClaim().spec, ResourceClaim().status)
+    assert (reservation.size, admissions.held) == (4, 4)
+    admissions.verify()
+
+
+def test_a_write_asked_about_again_is_held_once_and_anew() -> None:
+    """The same devices on the same base: one of the two is stored at most. It lives as long as the later one may."""
+    admissions = book(published("a"))
+    first = admissions.reserve(claim("one", revision=7), allocation(result("a")), 0.0)
+    (old,) = admissions.expired(40.0, LIFETIME_S)
+    assert old is first
+    again = admissions.reserve(claim("one", revision=7), allocation(result("a")), 40.0)
+    assert again is not None
+    admissions.end(old)  # what had expired was being read again meanwhile
+    assert admissions.reservations() == (again,)
+    assert len(why(admissions, claim("two"), result("a"))) == 1
+    assert admissions.expired(79.9, LIFETIME_S) == []
+    admissions.verify()
+    admissions.end(again)
+    assert why(admissions, claim("two"), result("a")) == []
+    assert admissions.held == 0
+
+
+def test_a_claim_has_a_few_reservations_and_the_oldest_is_not_dropped() -> None:
+    """Any of the writes on one base may be the one that is stored; a newer version settles them and makes room."""
+    admissions = book()
+    for index in range(RESERVATIONS_OF_CLAIM_MAX):
+        assert not admissions.crowded("one")
+        assert admissions.reserve(claim("one", revision=7), allocation(result(f"d{index}")), 0.0) is not None
+    assert admissions.crowded("one")
+    with pytest.raises(NoRoomError, match="16 other allocations of claim ns/one are being written now"):
+        admissions.reserve(claim("one", revision=7), allocation(result("more")), 0.0)
+    assert admissions.reserve(claim("one", revision=7), allocation(result("d0")), 0.0) is not None, "it is held already"
+    assert admissions.reserve(claim("two", revision=7), allocation(result("more")), 0.0) is not None
+    assert len(admissions.reservations()) == RESERVATIONS_OF_CLAIM_MAX + 1
+    admissions.verify()
+    admissions.take(claim("one", revision=8))
+    assert len(admissions.reservations()) == 1
+    assert admissions.reserve(claim("one", revision=8), allocation(result("more")), 0.0) is not None
+    admissions.verify()
+
+
+def test_what_is_held_at_once_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for whatever; once something is settled there is room again."""
+    monkeypatch.setattr(admissions_module, "HELD_MAX", 100)
+    admissions, held = book(), 0
+    for index in range(200):
+        devices = [result(f"d{index}-{place}") for place in range(index % 3)] or [result("x", f"s{index}")]
+        with suppress(NoRoomError):
+            admissions.reserve(claim(f"c{index}", revision=7), allocation(*devices), 0.0)
+            held += 1
+        assert admissions.held <= 100
+    assert 30 < held < 60
+    assert len(admissions.reservations()) == held
+    with pytest.raises(NoRoomError, match="holds all it can"):
+        admissions.reserve(claim("late", revision=7), allocation(result("y"), result("z"), result("x")), 0.0)
+    admissions.verify()
+    admissions.remove("c0")
+    admissions.remove("c1")
+    assert admissions.reserve(claim("late", revision=7), allocation(result("late")), 0.0) is not None
+    admissions.verify()
+
+
+def test_what_the_api_server_has_no_place_for_is_not_held() -> None:
+    """It cannot be stored, and a few of them would take all the room."""
+    admissions = book()
+    many = allocation(*(result(f"d{index}") for index in range(RESULTS_MAX + 1)))
+    assert admissions.reserve(claim("one", revision=7), many, 0.0) is None
+    assert admissions.reserve(claim("one", revision=7), allocation(result("d" * 64)), 0.0) is None
+    assert admissions.reservations() == ()
+    most = allocation(*(result(f"d{index}") for index in range(RESULTS_MAX)))
+    reservation = admissions.reserve(claim("one", revision=7), most, 0.0)
+    assert reservation is not None
+    assert reservation.size == RESULTS_MAX + 1
 
 
 # The model.

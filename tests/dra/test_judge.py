@@ -130,6 +130,57 @@ def test_what_would_spoil_the_sums_is_refused(results: list[dict[str, Any]], tex
     assert text in found
 
 
+LONG = "ü" * 5000
+
+
+@pytest.mark.parametrize(
+    ("results", "text"),
+    [
+        ([result(f"d{index}") for index in range(33)], "the allocation names 33 devices, the API lets it name 32"),
+        ([result("a"), result("d" * 64)], "device of result 1 is not in ASCII, or longer than the 63 characters"),
+        ([result("a", driver="d" * 64)], "driver of result 0 is not in ASCII, or longer than the 63"),
+        ([result("a", pool="p" * 254)], "pool of result 0 is not in ASCII, or longer than the 253"),
+        ([result("a", "s" * 37)], "shareID of result 0 is not in ASCII, or longer than the 36"),
+        ([result("a", request="r" * 128)], "request of result 0 is not in ASCII, or longer than the 127"),
+        ([result("ü")], "device of result 0 is not in ASCII"),
+        ([result(LONG, adminAccess=True)], "device of result 0 is not in ASCII"),
+        ([result("a", "s", consumedCapacity={f"c{i}": "1" for i in range(33)})], "result 0 consumes 33 capacities"),
+        ([result("a", "s", consumedCapacity={LONG: "1"})], "a consumed capacity of result 0 has a name"),
+        ([result("a", "s", consumedCapacity={"memory": "1" * 65})], "a consumed capacity of result 0 has a name"),
+        ([result("a", "s", consumedCapacity={"memory": 10**80})], "a consumed capacity of result 0 has a name"),
+    ],
+)
+def test_what_the_api_server_has_no_place_for_is_refused_without_quoting_it(
+    results: list[dict[str, Any]], text: str
+) -> None:
+    """It never asks about such an allocation; whoever else does gets a short answer, and no rule is gone through."""
+    admissions = book(published(SHARED))
+    admissions.take(claim("old", result("a")))
+    (found,) = why(admissions, claim("new"), *results)
+    assert found.startswith(f"malformed: {text}")
+    assert len(found) < 150
+
+
+def test_the_largest_allocation_of_the_api_is_judged() -> None:
+    """32 devices, and names as long as they may be."""
+    names = [f"d{index}".ljust(63, "x") for index in range(32)]
+    admissions = book(published(*names, pool="p" * 253))
+    largest = [result(name, pool="p" * 253, request=f"{'r' * 63}/{'s' * 63}") for name in names]
+    assert why(admissions, claim("new"), *largest) == []
+
+
+def test_of_several_writes_of_one_claim_the_dearest_counts_once() -> None:
+    """Only one of them can be stored: added up they would refuse what fits."""
+    admissions = book(published(SHARED))
+    for amount, share_id in (("30Gi", "s1"), ("50Gi", "s2"), ("20Gi", "s3")):
+        admissions.reserve(claim("one", revision=7), allocation(share(amount, share_id)), 0.0)
+    assert len(admissions.reservations()) == 3
+    assert why(admissions, claim("two"), share("30Gi", "t1")) == []
+    assert why(admissions, claim("two"), share("31Gi", "t1")) == [
+        f"capacity: device {DRIVER}/p/a has 80Gi of memory, 31Gi asked, 50Gi held by claim ns/one (being written now)"
+    ]
+
+
 def test_an_unknown_capacity_is_refused() -> None:
     """What the device does not have cannot be consumed."""
     found = why(book(published(SHARED)), claim("new"), result("a", "s", consumedCapacity={"cores": "1"}))

@@ -116,6 +116,16 @@ async def test_what_was_admitted_and_never_stored_is_let_go_once_the_claim_was_r
     assert json.loads(world.server.requests[-1].body or b"null") is None
 
 
+async def test_a_claim_with_several_expired_reservations_is_read_once(world: World) -> None:
+    """Otherwise a flood of reviews would be followed by a flood of reads."""
+    admit(world, claim("late", revision=5))
+    world.book.reserve(claim("late", revision=5), allocation(result("a")), 0.0)
+    world.server.answers(stored("late", 5))
+    await world.reads.settle(world.book.expired(40.0, 40.0))
+    assert world.book.reservations() == ()
+    assert len(world.server.requests) == 1
+
+
 async def test_what_was_stored_after_all_stays_held(world: World) -> None:
     """The watch was late; the fresh look shows the write."""
     admit(world, claim("late", revision=5))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import tracemalloc
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
+from scheduler.api.kinds import RESOURCE_CLAIM, convert
 from scheduler.api.resource import ResourceClaim
-from scheduler.dra.admissions import Admissions
+from scheduler.dra import admissions
+from scheduler.dra.admissions import RESERVATIONS_OF_CLAIM_MAX, Admissions
 from scheduler.dra.slices import SliceStore
 from scheduler.guard.activity import Activity
-from scheduler.guard.reviewer import Answer, NotActiveError, Reviewer
-from tests.dra.guard_world import DRIVER, book, claim, published, result
+from scheduler.guard.reviewer import Answer, Mode, NotActiveError, Reviewer
+from tests.dra.guard_world import DRIVER, allocation, book, claim, published, result, rule
+
+TAINT = {"key": "broken", "effect": "NoExecute"}
 
 
 class Fresh:
@@ -28,6 +35,8 @@ class Fresh:
     async def unknown(self, claim: ResourceClaim) -> bool:
         """There, unless the test says otherwise."""
         self.asked.append(f"unknown {claim.uid}")
+        if self.gate is not None:
+            await self.gate.wait()
         if self.there:
             self.book.take(claim)
         return self.there
@@ -136,6 +145,189 @@ async def test_leadership_lost_during_the_second_look_gives_no_answer() -> None:
     world.fresh.gate.set()
     with pytest.raises(NotActiveError):
         await asking
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_leadership_lost_while_an_unknown_claim_is_read_gives_no_answer(there: bool) -> None:
+    """Nothing has to be read again afterwards: without this look at the lease the answer would be yes."""
+    world = World()
+    world.watched, world.fresh.there = False, there
+    world.fresh.gate = asyncio.Event()
+    asking = asyncio.create_task(world.ask("young", "a"))
+    await asyncio.sleep(0)
+    world.active = False
+    world.fresh.gate.set()
+    with pytest.raises(NotActiveError, match="standing by"):
+        await asking
+    assert world.fresh.asked == ["unknown young"]
+    assert world.book.reservations() == ()
+
+
+async def test_leadership_lost_while_a_crowded_claim_is_read_gives_no_answer() -> None:
+    """Nor after this look at the API server."""
+    world = World()
+    for index in range(RESERVATIONS_OF_CLAIM_MAX):
+        world.book.reserve(claim("one", revision=5), allocation(result(f"d{index}")), 0.0)
+    world.fresh.newer = [claim("one", revision=5)]
+    world.fresh.gate = asyncio.Event()
+    asking = asyncio.create_task(world.ask("one", "a"))
+    await asyncio.sleep(0)
+    world.active = False
+    world.fresh.gate.set()
+    with pytest.raises(NotActiveError, match="standing by"):
+        await asking
+
+
+async def test_a_claim_of_another_name_is_not_the_one_with_that_uid() -> None:
+    """No API server sends that; log, event and reservation must not carry what a stranger made up."""
+    world = World()
+    world.book.take(claim("one", revision=5))
+    old, new = (claim("one", *given, revision=5, name="x" * 9999) for given in ((), (result("a"),)))
+    with pytest.raises(NotActiveError, match="could not be found"):
+        await world.reviewer.review("enforce", old, new, False)
+
+
+async def test_the_spec_that_counts_is_the_books() -> None:
+    """Whoever reaches the port cannot give a claim a toleration, or admin access, that it does not have."""
+    world = World()
+    world.book.take(claim("one", revision=5))
+    lie = {"deviceClassName": "c", "adminAccess": True}
+    old = claim("one", revision=5, request=lie)
+    new = claim("one", result("a", adminAccess=True), revision=5, request=lie)
+    answer = await world.reviewer.review("enforce", old, new, False)
+    assert not answer.allowed
+    assert "for which request r does not ask" in answer.text
+
+
+async def test_a_claim_with_too_many_writes_under_way_is_read_again_before_it_is_refused() -> None:
+    """A version that the watch has not shown yet may have settled them. A dry run needs no room."""
+    world = World()
+    for index in range(RESERVATIONS_OF_CLAIM_MAX):
+        world.book.reserve(claim("one", revision=5), allocation(result(f"d{index}")), 0.0)
+    answer = await world.ask("one", "a")
+    assert (answer.allowed, answer.reserved, [refusal.reason for refusal in answer.refusals]) == (
+        False,
+        False,
+        ["full"],
+    )
+    assert answer.text.startswith("16 other allocations of claim ns/one are being written now")
+    assert await world.ask("one", "a", mode="warn") == Answer(True, answer.refusals, False)
+    assert await world.ask("one", "a", dry_run=True) == Answer(True)
+    assert world.fresh.asked == ["claim one"] * 2
+    assert (await world.ask("two", "a")).reserved
+    world.fresh.newer = [claim("one", revision=6)]
+    newer = claim("one", revision=6), claim("one", result("b"), revision=6)
+    assert (await world.reviewer.review("enforce", *newer, False)).reserved
+    assert len(world.book.reservations()) == 2
+
+
+async def test_what_cannot_be_held_is_not_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused, and not "no answer": with failurePolicy Ignore that would be stored, and its device given again."""
+    world = World()
+    monkeypatch.setattr(admissions, "HELD_MAX", 3)
+    assert (await world.ask("one", "a")).reserved
+    answer = await world.ask("two", "b")
+    assert (answer.allowed, [refusal.reason for refusal in answer.refusals]) == (False, ["full"])
+    assert answer.text.startswith("the guard holds all it can")
+    assert [refusal.reason for refusal in (await world.ask("two", "a", mode="warn")).refusals] == ["held", "full"]
+    world.book.take(claim("one", result("a"), revision=6))
+    assert (await world.ask("two", "b")).reserved
+
+
+def large(number: int) -> tuple[ResourceClaim, ResourceClaim]:
+    """A claim of a megabyte before and after it is given a device, each time another text; like a forged review."""
+    document: dict[str, Any] = {
+        "metadata": {"name": "one", "namespace": "ns", "uid": "one", "resourceVersion": "5"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "c"}}]}},
+        "status": {},
+    }
+    document["metadata"]["labels"] = {f"{number}-{index}": "x" * 1000 for index in range(200)}
+    old: ResourceClaim = convert(RESOURCE_CLAIM, json.loads(json.dumps(document)))
+    config = [{"opaque": {"driver": "d", "parameters": {"a": "y" * 800_000}}}]
+    devices = {"results": [result("a", consumedCapacity={"memory": str(number)})], "config": config}
+    document["status"] = {"allocation": {"devices": devices}}
+    return old, convert(RESOURCE_CLAIM, json.loads(json.dumps(document)))
+
+
+@pytest.mark.parametrize("mode", ["enforce", "warn"])
+async def test_reviews_of_any_size_and_number_leave_little_behind(mode: Mode) -> None:
+    """Forty megabytes of reviews of one claim, then of many devices: the memory of a few names remains."""
+    world = World()
+    world.book.take(claim("one", revision=5))
+    tracemalloc.start()
+    try:
+        for number in range(40):
+            assert (await world.reviewer.review(mode, *large(number), False)).reserved
+        assert len(world.book.reservations()) == 1
+        for number in range(100):
+            devices = [result(f"d{number}-{index}") for index in range(1000)]
+            new = claim("one", *devices, revision=5)
+            answer = await world.reviewer.review(mode, claim("one", revision=5), new, False)
+            assert (answer.allowed, answer.reserved) == (mode == "warn", False)
+            assert answer.text == "the allocation names 1000 devices, the API lets it name 32"
+            await world.reviewer.review(mode, claim("one", revision=5), claim("one", devices[0], revision=5), False)
+        del new, answer, devices
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(world.book.reservations()) == (RESERVATIONS_OF_CLAIM_MAX if mode == "warn" else 1)
+    assert kept < 300_000
+    world.book.verify()
+
+
+async def test_what_the_api_server_has_no_place_for_costs_no_read() -> None:
+    """A review of a thousand drivers would cause a thousand LISTs."""
+    world = World()
+    world.book.take(claim("one", revision=5))
+    new = claim("one", *(result("a", driver=f"d{index}") for index in range(1000)), revision=5)
+    assert not (await world.reviewer.review("enforce", claim("one", revision=5), new, False)).allowed
+    assert world.fresh.asked == []
+
+
+async def test_a_device_withdrawn_or_tainted_is_given_while_the_watch_has_not_shown_it() -> None:
+    """A yes rests on the watch: nothing is read for it. The first change that is shown ends that."""
+    world = World()
+    store = world.fresh.store = SliceStore(world.book.features)
+    store.apply(None, published("b", generation=2))
+    assert (await world.ask("one", "a")).allowed
+    assert world.fresh.asked == []
+    world.book.apply_slice(published("a", "b"), published({"name": "b", "taints": [TAINT]}, generation=2))
+    assert not (await world.ask("two", "a")).allowed
+    world.book.remove("one")
+    answer = await world.ask("two", "a")
+    assert (answer.allowed, "is not in its pool (generation 2)" in answer.text) == (False, True)
+
+
+async def test_half_a_generation_is_refused_whatever_the_watch_lags_behind() -> None:
+    """The watch has shown one slice of two, and the read says no other; then it says both."""
+    world = World()
+    half = [published("a", "b", generation=1), published("a", generation=2, slices=2, index=1)]
+    world.book.apply_slice(None, half[1])
+    world.fresh.store = SliceStore(world.book.features)
+    for slice_ in half:
+        world.fresh.store.apply(None, slice_)
+    answer = await world.ask("one", "a")
+    assert (answer.allowed, "is incomplete: 1 of 2 slices of generation 2" in answer.text) == (False, True)
+    world.fresh.store.apply(half[0], published("b", generation=2, slices=2))
+    assert (await world.ask("one", "a")).allowed
+    assert world.fresh.asked == [f"slices {DRIVER}"] * 2
+
+
+async def test_a_taint_is_read_again_before_it_refuses_a_device() -> None:
+    """One that was lifted, and one that is new, by slice or by rule, while the slice watch lags."""
+    world = World()
+    world.book.apply_slice(published("a", "b"), published({"name": "a", "taints": [TAINT]}, "b"))
+    assert (await world.ask("one", "a")).text == (
+        f"device {DRIVER}/p/a has the taint broken:NoExecute, which request r does not tolerate"
+    )
+    store = world.fresh.store = SliceStore(world.book.features)
+    store.apply(None, published("a", {"name": "b", "taints": [TAINT]}))
+    answer = await world.ask("one", "a", "b")
+    assert answer.text == f"device {DRIVER}/p/b has the taint broken:NoExecute, which request r does not tolerate"
+    store.apply_rule(None, rule("r", TAINT, device="a"))
+    assert not (await world.ask("one", "a")).allowed
+    store.apply_rule(rule("r", TAINT, device="a"), None)
+    assert (await world.ask("one", "a")).reserved
 
 
 async def test_a_holder_that_has_let_go_is_no_reason() -> None:

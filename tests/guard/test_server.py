@@ -27,9 +27,10 @@ from scheduler.embedded import EmbeddedServer
 from scheduler.errors import ConfigError
 from scheduler.guard import frame
 from scheduler.guard.certificates import Lifetimes, Pair, first_set, make_authority
+from scheduler.guard.intake import BODY_MAX_BYTES
 from scheduler.guard.process import ask_for_certificates
 from scheduler.guard.reviewer import Answer, NotActiveError
-from scheduler.guard.server import BODY_MAX_BYTES, AdmissionServer
+from scheduler.guard.server import AdmissionServer
 
 REFUSAL = Refusal("held", DeviceKey("d", "p", "a"), "device d/p/a is held by claim ns/other")
 
