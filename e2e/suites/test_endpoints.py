@@ -216,7 +216,8 @@ async def test_no_secret_is_seen_anywhere(
     clean_cluster: Api, control_plane: ControlPlane, tmp_path: Path, reader: str
 ) -> None:
     """At the highest verbosity, with a broken API server, refused callers and a broken extender: no token, no private
-    key and no Pod's environment in log, endpoints, Events, conditions, Lease, audit trail or recording.
+    key, no extender's password and no Pod's environment in log, endpoints, Events, conditions, Lease, audit trail or
+    recording.
     """
     secrets = Secrets()
     certificate, key = await asyncio.to_thread(control_plane.serving_files, "secrets")
@@ -236,16 +237,24 @@ async def test_no_secret_is_seen_anywhere(
                       "keyData": base64.b64encode(key.read_bytes()).decode()},
     }  # fmt: skip
     secrets.add("extender's key", extender["tlsConfig"]["keyData"])
+    # Not ignorable and asked about every Pod of its resource: its failure is told on the Pod.
+    password = "the-password-of-the-extender-5d07"
+    guarded: dict[str, Any] = {
+        "urlPrefix": f"http://user:{password}@127.0.0.1:9/", "filterVerb": "filter",
+        "managedResources": [{"name": "example.com/guarded", "ignoredByScheduler": True}],
+    }  # fmt: skip
+    secrets.add("extender's password", password)
     # The judge itself: where they do stand, they are seen.
-    given = str(extender).encode() + original.read_bytes() + reader.encode() + key.read_bytes()
-    assert {"client key", "caller's token", "extender's key", "serving key"} <= set(secrets.seen_in(given))
+    given = str([extender, guarded]).encode() + original.read_bytes() + reader.encode() + key.read_bytes()
+    judged = {"client key", "caller's token", "extender's key", "extender's password", "serving key"}
+    assert judged <= set(secrets.seen_in(given))
     await small_cluster(clean_cluster, 2)
     trail, recording = tmp_path / "audit" / "trail.db", tmp_path / "recording"
     for folder in (trail.parent, recording):
         folder.mkdir()
     async with CuttingProxy(port_of(document)) as proxy:
         kubeconfig = proxy.kubeconfig(original, tmp_path)
-        config = {"extenders": [extender], "leaderElection": {"leaderElect": True, "resourceNamespace": NS}}
+        config = {"extenders": [extender, guarded], "leaderElection": {"leaderElect": True, "resourceNamespace": NS}}
         scheduler = SchedulerProcess(tmp_path / "run", kubeconfig, config=config, trust_loopback=False, arguments=[
             "-v=10", f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}",
             f"--audit-file={trail}", f"--record={recording}",
@@ -253,6 +262,7 @@ async def test_no_secret_is_seen_anywhere(
         await asyncio.to_thread(scheduler.start_and_wait)
         try:
             await with_faults(clean_cluster, proxy, scheduler, reader)
+            await told_of_the_extender(clean_cluster)
             pages = {path: await ask(scheduler, path, reader) for path in (*OPEN, *CLOSED)}
             pages |= {f"{path} as admin": await ask(scheduler, path, admin_token(control_plane)) for path in CLOSED}
             assert pages["/configz as admin"][0] == 200
@@ -270,6 +280,18 @@ async def test_no_secret_is_seen_anywhere(
     assert any("recording" in name for name in places)
     seen = {name: found for name, body in places.items() if (found := secrets.seen_in(body))}
     assert seen == {}
+
+
+async def told_of_the_extender(api: Api) -> None:
+    """A Pod that the extender with a password has to be asked about, until its condition names the extender."""
+    wanted = {"example.com/guarded": "1"}
+    await api.create(PODS, pod("guarded", requests=wanted, limits=wanted), NS)
+
+    async def told() -> bool:
+        status = (await api.get(PODS, "guarded", NS))["status"]
+        return any("user:***@127.0.0.1:9" in one.get("message", "") for one in status.get("conditions", ()))
+
+    await eventually(told, "the failure of the extender stands in the Pod's condition", timeout_s=60)
 
 
 def content(file: Path) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from scheduler.config.fields import Fields
 from scheduler.config.model import Extender, ExtenderTls, ManagedResource, Profile
 from scheduler.config.problems import Problems
+from scheduler.config.userinfo import masked
 from scheduler.errors import ConfigError
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -53,8 +54,10 @@ def without_ignored(profiles: tuple[Profile, ...], extenders: tuple[Extender, ..
 
 
 def _extender(fields: Fields, problems: Problems, seen: set[str]) -> Extender:
+    written = fields.text("urlPrefix")
+    shown = masked(written)
     extender = Extender(
-        url_prefix=fields.text("urlPrefix"),
+        url_prefix=shown,
         filter_verb=fields.text("filterVerb"),
         preempt_verb=fields.text("preemptVerb"),
         prioritize_verb=fields.text("prioritizeVerb"),
@@ -66,6 +69,7 @@ def _extender(fields: Fields, problems: Problems, seen: set[str]) -> Extender:
         node_cache_capable=fields.flag("nodeCacheCapable", False),
         managed_resources=_managed(fields, problems, seen),
         ignorable=fields.flag("ignorable", False),
+        secret_url_prefix="" if shown == written else written,
     )
     fields.finish()
     return extender

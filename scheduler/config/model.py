@@ -74,7 +74,11 @@ class ManagedResource:
 
 @dataclass(frozen=True, slots=True)
 class Extender:
-    """One HTTP extender; a verb "" is one it does not have. ``tls`` None: not written."""
+    """One HTTP extender; a verb "" is one it does not have. ``tls`` None: not written.
+
+    ``url_prefix`` is for texts: a password in it stands as ``***``. ``secret_url_prefix``: as it was written, "" when
+    the other one is.
+    """
 
     url_prefix: str
     filter_verb: str = ""
@@ -88,6 +92,7 @@ class Extender:
     node_cache_capable: bool = False
     managed_resources: tuple[ManagedResource, ...] = ()
     ignorable: bool = False
+    secret_url_prefix: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ DEFAULT_QPS = 50.0
 
 
 def document(config: SchedulerConfig, *, secrets: bool = False) -> Json:
-    """``config`` as a KubeSchedulerConfiguration v1, defaults written out; with private keys if ``secrets``."""
+    """``config`` as a KubeSchedulerConfiguration v1, defaults written out.
+
+    With private keys and passwords in URLs if ``secrets``; else the former are left out and the latter are ``***``.
+    """
     election, connection = config.leader_election, config.client_connection
     written: Json = {
         "kind": KIND,
@@ -105,7 +108,7 @@ def _without_none(value: Any) -> Any:
 def _extender(extender: Extender, secrets: bool) -> Json:
     """Fields with a zero value are left out, as upstream leaves them out."""
     fields: Json = {
-        "urlPrefix": extender.url_prefix,
+        "urlPrefix": (secrets and extender.secret_url_prefix) or extender.url_prefix,
         "filterVerb": extender.filter_verb,
         "preemptVerb": extender.preempt_verb,
         "prioritizeVerb": extender.prioritize_verb,

@@ -336,6 +336,9 @@ def mapped_errors(call: str) -> Iterator[None]:
         raise ApiUnavailable(f"{call}: cannot connect: {error}") from error
     except (aiohttp.ClientError, OSError, TimeoutError, aiohttp.http.HttpProcessingError) as error:
         raise AnswerLost(f"{call}: no answer: {error or type(error).__name__}") from error
+    except ValueError as error:
+        # A header that cannot be written. The text shows it, the token may be the one: not even as a cause.
+        raise AnswerLost(f"{call}: no answer: the request cannot be written: {type(error).__name__}") from None
     except RuntimeError as error:
         if "closed" not in str(error).lower():
             raise

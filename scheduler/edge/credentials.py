@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scheduler.edge.errors import ApiUnavailable
 from scheduler.edge.kubeconfig_library import kubeconfig_library
 from scheduler.errors import ConfigError
 
 TOKEN_REREAD_S = 60.0
+_UNSENDABLE = "the credentials are not one line of ASCII characters"
+_TOKEN = re.compile(r"[!-~]+")
 
 
 class Access:
@@ -43,18 +47,27 @@ class Access:
         self._authorization = authorization
         self._token_file, self._clock = token_file, clock
         self._read_at_s = float("-inf")
+        self._refused = False
         self._refresh: Callable[[], Any] | None = None
 
     def authorization(self) -> str:
-        """The Authorization header now, "" for none. A token file that cannot be read keeps the last token."""
+        """The Authorization header now, "" for none.
+
+        A token file that cannot be used keeps the last token. Raises ApiUnavailable, which names the file and shows
+        nothing of it, when there is no token yet or the server has refused it; and for credentials that no header can
+        hold, which must not reach a server either: its answer may show them.
+        """
         if self._token_file is not None and self._clock() - self._read_at_s >= TOKEN_REREAD_S:
-            self._read_at_s = self._clock()
             try:
-                token = self._token_file.read_text("utf-8").strip()
-            except OSError:
-                token = ""
-            if token:
-                self._authorization = f"Bearer {token}"
+                token = _token_in(self._token_file)
+            except ApiUnavailable:
+                if self._refused or not self._authorization:
+                    raise
+            else:
+                self._authorization, self._refused = f"Bearer {token}", False
+            self._read_at_s = self._clock()
+        if not _sendable(self._authorization):
+            raise ApiUnavailable(_UNSENDABLE)
         return self._authorization
 
     def set_authorization(self, header: str) -> None:
@@ -63,7 +76,7 @@ class Access:
 
     def forget_token(self) -> None:
         """Read the token file again at the next request: the server answered 401."""
-        self._read_at_s = float("-inf")
+        self._read_at_s, self._refused = float("-inf"), True
 
     def renew_with(self, refresh: Callable[[], Any]) -> None:
         """``refresh`` is a coroutine function that returns a fresh header; see ``renew``."""
@@ -75,10 +88,15 @@ class Access:
         return self._refresh is not None
 
     async def renew(self) -> None:
-        """Ask the exec plugin or identity provider again; it answers from its cache until the token expires."""
+        """Ask the exec plugin or identity provider again; it answers from its cache until the token expires.
+
+        Raises ApiUnavailable for an answer that no header can hold, and whatever they raise.
+        """
         if self._refresh is not None:
             header = await self._refresh()
             if header:
+                if not _sendable(header):
+                    raise ApiUnavailable(_UNSENDABLE)
                 self._authorization = header
 
     async def keep_renewed(
@@ -93,6 +111,22 @@ class Access:
                 raise
             except Exception as error:  # whatever a foreign plugin raises must not end the scheduler
                 report(f"credentials were not renewed: {error}")
+
+
+def _sendable(header: str) -> bool:
+    return header.isascii() and header.isprintable()
+
+
+def _token_in(file: Path) -> str:
+    """The token in ``file``. Raises ApiUnavailable; no error, not even the cause of one, holds any of the content."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ApiUnavailable(f"token file {file}: {error.strerror or type(error).__name__}") from error
+    token = content.strip().decode("latin-1")
+    if not _TOKEN.fullmatch(token):
+        raise ApiUnavailable(f"token file {file}: it does not hold one line of visible ASCII characters")
+    return token
 
 
 def insecure(server: str) -> Access:
@@ -115,10 +149,15 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 def _from_configuration(configuration: Any, token_file: Path | None = None) -> Access:
     server = str(configuration.host)
+    authorization = str(configuration.api_key.get("BearerToken", "")).strip()
+    if token_file is not None and not _TOKEN.fullmatch(authorization.removeprefix("Bearer ")):
+        authorization = f"Bearer {_token_in(token_file)}"
+    if not _sendable(authorization):
+        raise ApiUnavailable(_UNSENDABLE)
     return Access(
         server,
         tls=_tls(configuration) if server.startswith("https") else None,
-        authorization=str(configuration.api_key.get("BearerToken", "")).strip(),
+        authorization=authorization,
         token_file=token_file,
         server_name=configuration.tls_server_name or None,
         proxy=configuration.proxy or None,
@@ -142,9 +181,14 @@ async def from_kubeconfig(path: str = "", context: str = "") -> Access:
         )
         access = _from_configuration(configuration, _user_token_file(loader, name))
     except Exception as error:  # YAML, certificates, exec plugins: each has its own exceptions
-        raise ConfigError("kubeconfig", f"{name}: {error}") from error
+        raise ConfigError("kubeconfig", f"{name}: {_words(error)}") from error
     _renewal(loader, access)
     return access
+
+
+def _words(error: Exception) -> str:
+    """The text of an error, and of one of decoding that it happened: its text shows a byte of a file."""
+    return "a token or another file is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
 
 
 def _user_token_file(loader: Any, kubeconfig: str) -> Path | None:
@@ -185,7 +229,8 @@ def in_cluster() -> Access:
         config.load_incluster_config(client_configuration=configuration, try_refresh_token=False)
         return _from_configuration(configuration, Path(config.incluster_config.SERVICE_TOKEN_FILENAME))
     except Exception as error:  # ConfigException, OSError, ssl.SSLError
-        raise ConfigError("kubeconfig", f"not inside a cluster, and no kubeconfig was given: {error}") from error
+        text = f"not inside a cluster, and no kubeconfig was given: {_words(error)}"
+        raise ConfigError("kubeconfig", text) from error
 
 
 async def find_access(kubeconfig: str = "", context: str = "", master: str = "") -> Access:

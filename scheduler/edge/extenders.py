@@ -18,6 +18,7 @@ import msgspec
 from scheduler.api.core import Node, Pod
 from scheduler.api.kinds import NODE, POD
 from scheduler.config.model import Extender
+from scheduler.config.userinfo import login
 from scheduler.edge.binder import Binder
 from scheduler.edge.client import ApiClient
 from scheduler.errors import ClusterError, ConfigError, SchedulerError
@@ -146,12 +147,14 @@ class ExtenderClient:
         url, tls = call.url, call.extender.tls
         name = (tls.server_name if tls is not None else "") or None
         try:
+            prefix, authorization = login(call.extender.secret_url_prefix or call.extender.url_prefix)
             async with self._session(call.extender).post(
-                url,
+                f"{prefix.rstrip('/')}/{call.verb}",
                 data=body,
                 headers={"Content-Type": "application/json"},
                 allow_redirects=False,
                 server_hostname=name,
+                middlewares=(_authenticated(authorization),) if authorization else None,
             ) as answer:
                 content = await answer.read()
                 if answer.status != 200:
@@ -173,6 +176,16 @@ class ExtenderClient:
                 trust_env=True,
             )
         return session
+
+
+def _authenticated(authorization: str) -> aiohttp.ClientMiddlewareType:
+    """Sends the header, given this way because .netrc, which Go never reads, is put before a request's own header."""
+
+    async def send(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        request.headers["Authorization"] = authorization
+        return await handler(request)
+
+    return send
 
 
 def tls_context(extender: Extender, path: str = "") -> ssl.SSLContext | None:

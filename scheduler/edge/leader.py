@@ -7,6 +7,7 @@ by force if need be, when the loop cannot end it.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import random
 import socket
@@ -95,21 +96,26 @@ class LeaseClient:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise AnswerLost(f"{method} {path}: {error or type(error).__name__}") from error
+        except ValueError as error:
+            self.close()
+            # Its text shows the header it is about, the token may be the one: it is kept out of tracebacks, too.
+            raise AnswerLost(f"{method} {path}: the request cannot be written: {type(error).__name__}") from None
         if status == 401:
             self._access.forget_token()
         if not 200 <= status < 300:
             raise api_error(status, content, f"{method} {path}", answer.headers.get("Retry-After", ""))
         try:
             return decode_lease(content)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise AnswerLost(f"{method} {path}: the answer is no lease: {error}") from error
 
 
 class LeaderElector:
     """Runs an election in a thread. Everything but ``start`` and ``stop`` may be called from any thread.
 
-    ``on_leading`` and ``on_lost`` (with the reason) are called once each, in the thread. ``exit_process`` is called
-    with 1 when ``stop`` was not called within ``exit_grace_s`` after the loss: the loop hangs.
+    ``on_leading`` and ``on_lost`` (with the reason) are called once each, in the thread; ``on_leading`` again at the
+    next turn when it raised. ``exit_process`` is called with 1 when ``stop`` was not called within ``exit_grace_s``
+    after the loss: the loop hangs. Whatever is raised in a turn makes it a failed one, the thread goes on.
     """
 
     def __init__(
@@ -185,13 +191,15 @@ class LeaderElector:
         raise NotLeading(f"not the leader ({self._election.lost_reason or 'standby'})")
 
     def healthy(self) -> bool:
-        """False when we think we lead but the Lease ended more than 20 s ago: this thread is stuck."""
+        """False when we think we lead but the Lease ended more than 20 s ago: this thread is stuck. Or it has died."""
+        if self._thread.ident is not None and not self._thread.is_alive() and not self._stopping.is_set():
+            return False
         return self._election.state != "leading" or self.remaining_s() > -HEALTH_GRACE_S
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._turn()
-            self._tell()
+            self._safely(self._turn)
+            self._safely(self._tell)
             if self._election.state == "lost":
                 if not self._stopping.wait(self._exit_grace_s):
                     self._exit_process(1)
@@ -199,33 +207,41 @@ class LeaderElector:
             self._stopping.wait(self._election.pause_s(self._clock(), self._rng.random()))
         self._end()
 
+    def _safely(self, step: Callable[[], None]) -> None:
+        """A step that raises is a failed turn: nobody would stand for election any more if it ended the thread."""
+        try:
+            step()
+        except Exception as error:
+            self._election.failed(self._clock())
+            if not isinstance(error, ClusterError):
+                self._client.close()  # a request may have been left half written
+            self._report(f"lease {self._settings.namespace}/{self._settings.name}: {_words(error)}")
+
+    def _report(self, text: str) -> None:
+        with contextlib.suppress(Exception):  # words that find no ear cost nobody the office
+            self._on_trouble(text)
+
     def _turn(self) -> None:
         """Read if necessary, write if it is time. A loop that does not beat gets neither."""
         if self._beat.age_s() > self._settings.renew_deadline_s:
-            self._on_trouble(
-                f"the scheduling loop has not turned for {self._beat.age_s():.1f} s, the lease is left alone"
-            )
             self._election.failed(self._clock())
+            self._report(f"the scheduling loop has not turned for {self._beat.age_s():.1f} s, the lease is left alone")
             return
-        try:
-            if self._election.needs_read:
-                lease = self._client.read()
-                self._election.observed(lease, self._clock())
-            write = self._election.next_write(self._clock(), micro_time(time.time()))
-            if write is not None:
-                sent_at_s = self._clock()
-                self._election.written(self._client.write(write), sent_at_s, self._clock())
-        except ClusterError as error:
-            self._election.failed(self._clock())
-            self._on_trouble(f"lease {self._settings.namespace}/{self._settings.name}: {error}")
+        if self._election.needs_read:
+            lease = self._client.read()
+            self._election.observed(lease, self._clock())
+        write = self._election.next_write(self._clock(), micro_time(time.time()))
+        if write is not None:
+            sent_at_s = self._clock()
+            self._election.written(self._client.write(write), sent_at_s, self._clock())
 
     def _tell(self) -> None:
         state = self._election.state
         if state == self._told:
             return
         if self._told == "standby" and state == "leading":
-            self._told = state
             self._on_leading()
+            self._told = state
         elif state == "lost":
             self._told = state
             self._on_lost(self._election.lost_reason)
@@ -235,6 +251,11 @@ class LeaderElector:
         if write is not None:
             try:
                 self._client.write(write)
-            except ClusterError as error:
-                self._on_trouble(f"the lease was not given back: {error}")
+            except Exception as error:
+                self._report(f"the lease was not given back: {_words(error)}")
         self._client.close()
+
+
+def _words(error: Exception) -> str:
+    """Only errors of ours are told with their text: that of others may show a header, and the token with it."""
+    return str(error) if isinstance(error, ClusterError) else f"failed with {type(error).__name__}"

@@ -86,6 +86,18 @@ def test_the_names_are_those_that_kube_scheduler_shows() -> None:
     }
 
 
+def test_passwords_in_urls_are_written_for_files_and_not_shown() -> None:
+    """Nor are they in the text of the configuration itself; a file that was written gives them back."""
+    text = "extenders: [{urlPrefix: 'http://user:s3cr3t@x/y', filterVerb: f}, {urlPrefix: 'http://user@x/z'}]"
+    config = load_config("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + text)
+    shown = [entry["urlPrefix"] for entry in document(config)["extenders"]]
+    assert shown == ["http://user:***@x/y", "http://user@x/z"]
+    assert "s3cr3t" not in str(document(config)) + repr(config) + str(config)
+    written = document(config, secrets=True)
+    assert [entry["urlPrefix"] for entry in written["extenders"]] == ["http://user:s3cr3t@x/y", "http://user@x/z"]
+    assert load_config(yaml.safe_dump(written)).extenders == config.extenders
+
+
 def test_private_keys_are_written_for_files_and_not_shown() -> None:
     """/configz hides what --write-config-to must keep."""
     text = "extenders: [{urlPrefix: 'http://x', tlsConfig: {certData: YQ==, keyData: Yg==}}]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 
 import aiohttp
 import pytest
@@ -241,3 +242,37 @@ async def test_stream_chunks_silence_and_refusal(server: ScriptedServer, client:
     assert got == [b"one\n"]
     with pytest.raises(Gone):
         await read()
+
+
+@pytest.mark.parametrize(
+    ("token", "looked_at"),
+    [
+        ("s3cr3t\nmore", True),
+        ("s3cr3t\x00", True),
+        ("s3cr3t\r", True),
+        ("s3cr3t\u20ac", True),
+        ("s3cr3t\nmore", False),
+    ],
+)
+async def test_a_header_that_cannot_be_sent_is_our_error_and_not_shown(
+    server: ScriptedServer, client: ApiClient, token: str, looked_at: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads, writes and watches alike; neither the error nor its traceback holds the token.
+
+    The credentials refuse it; so does the library, in its own words, what has a line break.
+    """
+    if looked_at:
+        client.access.set_authorization(f"Bearer {token}")
+    else:
+        monkeypatch.setattr(client.access, "authorization", lambda: f"Bearer {token}")
+    errors: list[ClusterError] = []
+    for body in (None, b"{}"):
+        with pytest.raises(ClusterError) as caught:
+            await client.request("GET" if body is None else "PATCH", "/x", body)
+        errors.append(caught.value)
+    with pytest.raises(ClusterError) as caught:
+        async with client.stream("/x", {}, silence_timeout_s=1.0):
+            pass
+    errors.append(caught.value)
+    assert not [one for one in errors if "s3cr3t" in "".join(traceback.format_exception(one))]
+    assert server.requests == []

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import textwrap
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes_asyncio.config import incluster_config
 
 from scheduler.edge.credentials import Access, find_access, from_kubeconfig
+from scheduler.edge.errors import ApiUnavailable
 from scheduler.errors import ConfigError
 
 
@@ -176,6 +178,83 @@ def test_token_file_is_read_again(tmp_path: Path) -> None:
     file.unlink()
     now_s[0] = 61.0
     assert access.authorization() == "Bearer two"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"s3cr3t\nmore\n",
+        b"s3cr3t more",
+        b"s3cr3t\xff",
+        "s3cr3t\u20ac".encode(),
+        b"s3cr3t\x00",
+        b"\xef\xbb\xbfs3cr3t",
+        b" \n",
+    ],
+)
+def test_a_file_that_holds_no_token_is_named_and_not_shown(tmp_path: Path, content: bytes) -> None:
+    """Without a token there is an error each time; the error and all that caused it tell nothing of the file."""
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    access = Access("https://host", token_file=file)
+    for _ in range(2):
+        with pytest.raises(ApiUnavailable, match="one line of visible ASCII") as caught:
+            access.authorization()
+        assert str(file) in str(caught.value)
+        assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    file.write_text("  good\n")
+    assert access.authorization() == "Bearer good"
+
+
+def test_a_broken_rotation_keeps_the_token_until_the_server_refuses_it(tmp_path: Path) -> None:
+    """A token that still works is worth more than an error; one that was refused is not."""
+    file, now_s = tmp_path / "token", [0.0]
+    file.write_text("one")
+    access = Access("https://host", token_file=file, clock=lambda: now_s[0])
+    assert access.authorization() == "Bearer one"
+    file.write_text("two\nlines")
+    now_s[0] = 61.0
+    assert access.authorization() == "Bearer one"
+    access.forget_token()
+    with pytest.raises(ApiUnavailable, match="token"):
+        access.authorization()
+    file.unlink()
+    with pytest.raises(ApiUnavailable, match="No such file"):
+        access.authorization()
+    file.write_text("three")
+    assert access.authorization() == "Bearer three"
+
+
+@pytest.mark.parametrize("content", [b"s3cr3t\nmore\n", b"s3cr3t\xff"])
+async def test_a_kubeconfig_with_a_broken_token_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    """At the start, without a word of what is in the file."""
+    (tmp_path / "token").write_bytes(content)
+    path = write_kubeconfig(tmp_path / "k", {"tokenFile": "token"})
+    with pytest.raises(ConfigError, match="token") as caught:
+        await from_kubeconfig(str(path))
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_a_kubeconfig_with_a_token_of_two_lines_is_refused(tmp_path: Path) -> None:
+    """No header can hold it."""
+    path = write_kubeconfig(tmp_path / "k", {"token": "s3cr3t\nmore"})
+    with pytest.raises(ConfigError, match="not one line of ASCII") as caught:
+        await from_kubeconfig(str(path))
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+
+
+async def test_renewed_credentials_that_no_header_can_hold_are_refused() -> None:
+    """The old ones stay."""
+    access = Access("https://host", authorization="Bearer one")
+
+    async def broken() -> str:
+        return "Bearer s3cr3t\nmore"
+
+    access.renew_with(broken)
+    with pytest.raises(ApiUnavailable, match="not one line of ASCII") as caught:
+        await access.renew()
+    assert "s3cr3t" not in str(caught.value)
+    assert access.authorization() == "Bearer one"
 
 
 def in_a_process(code: str, *arguments: str) -> None:
