@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from scheduler.api.deep import plain
 from scheduler.api.kinds import POD, Kind
 from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.resource import ResourceClaim
@@ -30,6 +31,7 @@ from scheduler.explain.doctor_facts import Diagnosis, Look
 from scheduler.whatif.objects import Objects, Problem, known_kinds, read_objects
 
 _PARTITION = "Partition"
+_NO_OBJECT = "document"
 _JUDGED_BY = {
     "Pod": "who uses a claim was not judged",
     "ResourceClaim": "nothing can be found without claims",
@@ -119,7 +121,7 @@ async def list_objects(client: ApiClient, kinds: ResourceKinds) -> Objects:
         except ApiError as error:
             problems.append(Problem(kind.name, "", f"cannot be listed: {error}"))
             continue
-        decoded = [msgspec.json.decode(one) for one in raw]
+        decoded = [plain(one) for one in raw]
         items.append({"kind": f"{kind.name}List", "apiVersion": kind.api_version, "items": decoded})
     if not items:
         raise ClusterError(problems[0].words() if problems else "nothing can be listed")
@@ -136,20 +138,36 @@ def diagnose(objects: Objects, ours: Mapping[str, DeviceLimit]) -> Diagnosis:
     """One look. ``ours``: see Look. Never raises for what is in the objects: that becomes a caveat."""
     known = objects.found
     claims = list(_readable_claims(objects))
-    pods_known = POD.name in known
+    unread = _unread(objects)
+    unread_slices = bool(unread.get("ResourceSlice"))
     look = Look(
         claims,
         objects.of("Pod"),
         objects.of("ResourceSlice"),
         [group.metadata.uid for group in objects.of("PodGroup")] if POD_GROUP.name in known else None,
         ours,
-        pods_known=pods_known,
-        slices_known="ResourceSlice" in known,
+        pods_known=POD.name in known,
+        slices_known="ResourceSlice" in known and not unread_slices,
+        unread=unread,
     )
     found = examine(look)
     found.caveats += [f"no {kind} in the input: {lost}" for kind, lost in _JUDGED_BY.items() if kind not in known]
+    if unread_slices and "ResourceSlice" in known:
+        found.caveats.append("a ResourceSlice could not be read: whether devices exist was not judged")
     found.caveats += [f"left out: {problem.words()}" for problem in objects.problems]
     return found
+
+
+def _unread(objects: Objects) -> dict[str, set[str]]:
+    """See Look. A claim that was not listed is unread, too; what is no object at all may have been any."""
+    listed = (*_JUDGED_BY, POD_GROUP.name)
+    unread: dict[str, set[str]] = {} if "ResourceClaim" in objects.found else {"ResourceClaim": {""}}
+    for problem in objects.problems:
+        kind, _, key = problem.subject.partition(" ")
+        namespace, slash, _ = key.partition("/")
+        for one in (kind,) if kind in listed else listed if kind == _NO_OBJECT else ():
+            unread.setdefault(one, set()).add(namespace if slash and kind == one else "")
+    return unread
 
 
 def _readable_claims(objects: Objects) -> Iterator[ResourceClaim]:

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from scheduler.api import bodies
+from scheduler.api.core import Pod
+from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import POD, DecodeError, Kind, decode
+from scheduler.api.podgroups import POD_GROUP
+from scheduler.api.resource import ConsumerReference
 from scheduler.edge.client import ApiClient
 from scheduler.edge.errors import AnswerLost, Conflict, NotFound
+from scheduler.edge.lister import LIST_TIMEOUT_S
 from scheduler.errors import ClusterError
-from scheduler.explain.doctor_facts import Repair
+from scheduler.explain.doctor_facts import Repair, claims_of, is_group, is_pod
 
 DONE, ACCEPTED, LEFT, FAILED = "done", "would be done", "left alone", "failed"
+
+
+class _Pods(msgspec.Struct):
+    items: list[msgspec.Raw] | None  # null for none, never absent: such an answer is no list
+
+
+_PODS = msgspec.json.Decoder(_Pods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +50,9 @@ class Repairer:
     async def carry_out(self, repair: Repair, *, dry: bool) -> Outcome:
         """Let the API server check the write without storing it, and unless ``dry`` write. Never raises ClusterError.
 
-        A claim that was touched since it was looked at, or a Pod of it that lives after all, is left alone. The claim
-        is read back when the answer to the write was lost. Cost: a GET of the claim, one per reservation, two PATCHes.
+        A claim that was touched since it was looked at, or of which a Pod or PodGroup lives after all, is left alone;
+        so is a claim in whose namespace a Pod cannot be read. The claim is read back when the answer to the write was
+        lost. Cost: a LIST of the namespace's Pods, a GET of the claim, one per reservation, two PATCHes.
         """
         try:
             why = await self._why_not(repair)
@@ -56,20 +71,35 @@ class Repairer:
 
     async def _why_not(self, repair: Repair) -> str:
         """Why the claim must be left alone, "" when it may be written."""
-        for name, uid in repair.nobody:
-            if await self._lives(repair.namespace, name, uid):
-                return f"Pod {repair.namespace}/{name} uses it"
+        for one in repair.nobody:
+            if not (is_pod(one) or is_group(one)):
+                return f"it cannot be looked up whether {one.resource} {one.name} uses it"
+            if await self._lives(repair.namespace, one):
+                return f"{'Pod' if is_pod(one) else 'PodGroup'} {repair.namespace}/{one.name} uses it"
+        try:
+            pods = await self._pods(repair.namespace)
+        except (DecodeError, msgspec.DecodeError) as error:
+            return f"a Pod of its namespace may use it and cannot be read: {error}"
+        for pod in pods:
+            if _uses(pod, repair):
+                return f"Pod {pod.key} uses it"
         if await self._version(repair) != (repair.uid, repair.version):
             return "the claim has been changed since it was looked at"
         return ""
 
-    async def _lives(self, namespace: str, name: str, uid: str) -> bool:
+    async def _lives(self, namespace: str, consumer: ConsumerReference) -> bool:
+        kind = POD if is_pod(consumer) else POD_GROUP
         try:
-            answer = await self._client.call("GET", POD.path(namespace, name))
+            answer = await self._client.call("GET", kind.path(namespace, consumer.name))
         except NotFound:
             return False
-        pod = decode(POD, answer.body)
-        return bool(pod.uid == uid and not pod.terminal)
+        found = decode(kind, answer.body)
+        return found.metadata.uid == consumer.uid and not (isinstance(found, Pod) and found.terminal)
+
+    async def _pods(self, namespace: str) -> list[Pod]:
+        """All Pods of a namespace as they are now, in one answer: pages may expire."""
+        answer = await self._client.call("GET", POD.path(namespace), timeout_s=LIST_TIMEOUT_S)
+        return [decode(POD, raw) for raw in decode_deep(_PODS, answer.body).items or ()]
 
     async def _version(self, repair: Repair) -> tuple[str, str]:
         answer = await self._client.call("GET", self._kind.path(repair.namespace, repair.name))
@@ -98,3 +128,11 @@ class Repairer:
             FAILED,
             f"the claim has changed, perhaps by this write; run the doctor again: {why}",
         )
+
+
+def _uses(pod: Pod, repair: Repair) -> bool:
+    """Whether a Pod has the claim that is to be taken from it, by reservation or by running with it."""
+    if pod.terminal:
+        return False
+    reserved = any(is_pod(one) and one.uid == pod.uid for one in repair.nobody)
+    return reserved or (repair.frees and bool(pod.spec.nodeName) and repair.name in claims_of(pod))

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import FINALIZER, ConsumerReference, ResourceClaim
-from scheduler.explain.doctor_facts import DoctorFinding, Look, claims_of
-from scheduler.explain.doctor_heal import command, delete_pods, foreign, release, unreserve, without_finalizers
+from scheduler.explain.doctor_facts import DoctorFinding, Look, Repair, claims_of, is_pod
+from scheduler.explain.doctor_heal import (
+    command,
+    delete_pods,
+    foreign,
+    release,
+    unreserve,
+    without_command,
+    without_finalizers,
+)
 
 _CONTROLLER = "kube-controller-manager tidies this up by itself within seconds: see whether it runs"
 
@@ -22,6 +30,12 @@ def check_claims(look: Look) -> Iterator[DoctorFinding]:
         yield from _without_claim(look, pod)
 
 
+def _offered(look: Look, claim: ResourceClaim, healing: Repair) -> tuple[tuple[str, ...], Repair | None, str]:
+    """Command, repair and "", or neither and why not: who is not seen may be who was not read."""
+    unsure = look.unsure(claim)
+    return ((), None, without_command(unsure)) if unsure else ((command(healing),), healing, "")
+
+
 def _reserved_for_nobody(look: Look, claim: ResourceClaim) -> Iterator[DoctorFinding]:
     nobody = [consumer for consumer in claim.consumers if look.consumer_state(consumer) in ("gone", "ended")]
     if not nobody:
@@ -32,17 +46,24 @@ def _reserved_for_nobody(look: Look, claim: ResourceClaim) -> Iterator[DoctorFin
     safe = not alone or not look.in_use(claim)
     if not safe:
         healing = unreserve(claim, [consumer.uid for consumer in nobody])
-    means = "its devices stay taken although nobody uses them" if alone else "they count as users of a shared claim"
+    commands, repair, doubt = _offered(look, claim, healing)
+    seen = "is seen to use" if doubt else "uses"
+    means = f"its devices stay taken although nobody {seen} them" if alone else "they count as users of a shared claim"
     yield DoctorFinding(
         "warning", "reserved-for-nobody", f"ResourceClaim {claim.key}",
-        f"is reserved for {', '.join(_who(look, one) for one in nobody)}", means, (command(healing),), _CONTROLLER,
-        healing if safe else None, ("reserved-for-nobody", claim.uid, *sorted(one.uid for one in nobody)),
+        f"is reserved for {', '.join(_who(look, claim, one) for one in nobody)}", means, commands, doubt or _CONTROLLER,
+        repair if safe else None, ("reserved-for-nobody", claim.uid, *sorted(one.uid for one in nobody)),
     )  # fmt: skip
 
 
-def _who(look: Look, consumer: ConsumerReference) -> str:
-    kind = {"pods": "Pod", "podgroups": "PodGroup"}.get(consumer.resource, consumer.resource)
-    state = "has ended" if look.consumer_state(consumer) == "ended" else "does not exist"
+def _who(look: Look, claim: ResourceClaim, consumer: ConsumerReference) -> str:
+    kind = "Pod" if is_pod(consumer) else "PodGroup"
+    if look.consumer_state(consumer) == "ended":
+        state = "has ended"
+    elif look.unread(kind, claim.metadata.namespace):
+        state = "is not among those that could be read"
+    else:
+        state = "does not exist"
     return f"{kind} {consumer.name} (uid {consumer.uid}), which {state}"
 
 
@@ -52,14 +73,14 @@ def _unreserved(look: Look, claim: ResourceClaim) -> Iterator[DoctorFinding]:
     if any(pod.spec.nodeName for pod in look.users.get(claim.key, ())):
         return  # told as pod-without-claim; the devices are in use
     waiting = [pod.key for pod in look.users.get(claim.key, ())]
-    healing = release(claim)
+    commands, repair, doubt = _offered(look, claim, release(claim))
     what = "has devices, and is reserved for nobody"
     if waiting:
         what += f"; {', '.join(sorted(waiting)[:3])} may still use it, on the node of these devices only"
     yield DoctorFinding(
         "warning", "allocated-unreserved", f"ResourceClaim {claim.key}", what,
-        "its devices are kept from others; nothing in Kubernetes takes them back by itself", (command(healing),),
-        "if something other than a scheduler allocated it on purpose, leave it", healing if look.pods_known else None,
+        "its devices are kept from others; nothing in Kubernetes takes them back by itself", commands,
+        doubt or "if something other than a scheduler allocated it on purpose, leave it", repair,
         ("allocated-unreserved", claim.uid),
     )  # fmt: skip
 
@@ -86,7 +107,8 @@ def _lack(look: Look, pod: Pod, name: str) -> str:
     """What is wrong with a bound Pod's claim, "" when nothing is."""
     claim = look.by_key.get(f"{pod.metadata.namespace}/{name}")
     if claim is None:
-        return f"claim {name} does not exist"
+        unread = look.unread("ResourceClaim", pod.metadata.namespace)
+        return "" if unread else f"claim {name} does not exist"
     if claim.status.allocation is None:
         return f"claim {name} has no devices"
     group = pod.spec.schedulingGroup.podGroupName if pod.spec.schedulingGroup is not None else None
@@ -109,11 +131,13 @@ def _finalizers(look: Look, claim: ResourceClaim) -> Iterator[DoctorFinding]:
     elif deleting and not look.in_use(claim) and not look.users.get(claim.key):
         free = claim.status.allocation is None and not claim.consumers
         healing = without_finalizers(claim, [FINALIZER]) if free else release(claim)
-        more = () if free else (_drop_after(claim),)
+        commands, repair, doubt = _offered(look, claim, healing)
+        if commands and not free:
+            commands += (_drop_after(claim),)
         yield DoctorFinding(
             "warning", "deletion-stuck", f"ResourceClaim {claim.key}",
-            "is being deleted, nobody uses it, and it does not go", "its devices stay taken",
-            (command(healing), *more), _CONTROLLER, healing if free else None,
+            f"is being deleted, nobody {'is seen to use' if doubt else 'uses'} it, and it does not go",
+            "its devices stay taken", commands, doubt or _CONTROLLER, repair if free else None,
             ("deletion-stuck", claim.uid),
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey
 from scheduler.dra.ledger import Hold
 from scheduler.dra.limits import DeviceLimit
 from scheduler.explain.doctor_facts import DoctorFinding, Look, allocated_at
-from scheduler.explain.doctor_heal import free, orphans
+from scheduler.explain.doctor_heal import cautions, free
 
 _TWICE = (
     "both may use the device at once: jobs fail for lack of memory or read each other's data. Two schedulers gave it "
@@ -50,17 +50,17 @@ def _held_twice(look: Look, key: DeviceKey) -> Iterator[DoctorFinding]:
         if max(holding.exclusive.values()) > 1:
             yield DoctorFinding(
                 "error", "device-held-twice", f"Device {key}", f"claim {names[0]} names it more than once", _TWICE,
-                free(look, holders), orphans(look, holders), None, identity,
+                free(look, holders), cautions(look, holders), None, identity,
             )  # fmt: skip
         return
     first, later = holders[0], holders[1:]
-    advice = orphans(look, later) or f"the commands let the later claim{'s' if len(later) > 1 else ''} go"
+    advice = cautions(look, later) or f"the commands let the later claim{'s' if len(later) > 1 else ''} go"
     who = f"{first.key} had it first"
     # Times are whole seconds, and older versions of the API have none.
     if not all(allocated_at(first) < allocated_at(one) < float("inf") for one in later):
         who = "it is not known which of them had it first"
         choice = f"choose who keeps it: the commands let {', '.join(one.key for one in later)} go"
-        advice = "; ".join(filter(None, (choice, orphans(look, later))))
+        advice = "; ".join(filter(None, (choice, cautions(look, later))))
     what = f"is held by claims {', '.join(names)} at the same time; {who}"
     yield DoctorFinding(
         "error", "device-held-twice", f"Device {key}", what, _TWICE, free(look, later), advice, None, identity
@@ -89,7 +89,7 @@ def _beyond_capacity(look: Look, key: DeviceKey) -> Iterator[DoctorFinding]:
     )
     yield DoctorFinding(
         "error", "capacity-exceeded", f"Device {key}", f"more is given away than it has: {said}", _BEYOND,
-        free(look, later), orphans(look, later), None, ("capacity-exceeded", str(key), *sorted(amounts)),
+        free(look, later), cautions(look, later), None, ("capacity-exceeded", str(key), *sorted(amounts)),
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _beyond_counters(look: Look, pool: PoolKey) -> Iterator[DoctorFinding]:
     )
     yield DoctorFinding(
         "error", "counters-exceeded", f"Pool {pool}", f"devices that overlap are given away together: {said}",
-        "parts of one device are used twice: jobs fail or disturb each other", free(look, later), orphans(look, later),
+        "parts of one device are used twice: jobs fail or disturb each other", free(look, later), cautions(look, later),
         None, ("counters-exceeded", str(pool), *sorted(uid for uid, mine in amounts.items() if set(mine) & set(over))),
     )  # fmt: skip
 
@@ -169,7 +169,7 @@ def _gone(look: Look, claim: ResourceClaim) -> Iterator[DoctorFinding]:
         means = "running containers may go on, but no new container can start with the claim"
     else:
         means = "a Pod that uses the claim hangs at ContainerCreating; the claim keeps nobody out"
-    advice = orphans(look, [claim])
+    advice = cautions(look, [claim])
     if absent:
         advice = (
             f"nothing is published for {', '.join(absent)}: if its driver is only restarting, let it come back "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.api.core import Pod
+from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.resource import ConsumerReference, ResourceClaim, ResourceSlice
 from scheduler.dra.claims import claims_by_entry, parse_time
 from scheduler.dra.devices import DeviceInfo, DeviceKey, PoolKey, SliceInfo
@@ -37,7 +38,8 @@ class Repair:
     """One write that heals: a merge patch of a claim, bound to the uid and resourceVersion that were looked at.
 
     ``subresource``: "status" or "". ``body``: the JSON text of the patch. ``does``: what it does, in words.
-    ``nobody``: (name, uid) of the Pods that it takes the claim from; none of them may live.
+    ``nobody``: the consumers that it takes the claim from; none of them may live. ``frees``: it lets go of the devices
+    or of the claim itself, so that no Pod on a node may name the claim either.
     """
 
     namespace: str
@@ -47,7 +49,8 @@ class Repair:
     subresource: str
     body: str
     does: str
-    nobody: tuple[tuple[str, str], ...] = ()
+    nobody: tuple[ConsumerReference, ...] = ()
+    frees: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ class Look:
 
     ``groups`` (uids of PodGroups) is None when they are not known; ``ours``: schedulerNames of this
     scheduler with the device limit of each. Without ``pods_known`` or ``slices_known`` nobody is gone, and no device.
-    Cost: O(objects).
+    ``unread``: kind → namespaces that have objects of it which could not be read, "" when it is not known which: who
+    is missing there may be one of them. Cost: O(objects).
     """
 
     def __init__(
@@ -101,8 +105,10 @@ class Look:
         *,
         pods_known: bool = True,
         slices_known: bool = True,
+        unread: Mapping[str, Collection[str]] | None = None,
     ) -> None:
         self.pods_known, self.slices_known = pods_known, slices_known
+        self._unread = dict(unread or {})
         self.claims = sorted(claims, key=lambda claim: claim.key)
         self.by_key = {claim.key: claim for claim in self.claims}
         self.by_uid = {claim.uid: claim for claim in self.claims}
@@ -129,14 +135,33 @@ class Look:
 
     def consumer_state(self, consumer: ConsumerReference) -> str:
         """``alive``, ``gone``, ``ended``, or ``unknown`` for a kind that cannot be looked up."""
-        if consumer.resource == "pods" and not consumer.apiGroup:
+        if is_pod(consumer):
             pod = self.pods.get(consumer.uid)
             if pod is None:
                 return "gone" if self.pods_known else "unknown"
             return "ended" if pod.terminal else "alive"
-        if consumer.resource == "podgroups" and self.groups is not None:
+        if is_group(consumer) and self.groups is not None:
             return "alive" if consumer.uid in self.groups else "gone"
         return "unknown"
+
+    def unread(self, kind: str, namespace: str) -> bool:
+        """Whether an object of the kind that may be in the namespace could not be read."""
+        return not {"", namespace}.isdisjoint(self._unread.get(kind, ()))
+
+    def unsure(self, claim: ResourceClaim) -> str:
+        """Why it is not known whether the claim is used although nobody is seen to; "" when it is known.
+
+        Then nothing may be taken from it: a Pod that could not be read runs all the same.
+        """
+        namespace = claim.metadata.namespace
+        if not self.pods_known:
+            return "the Pods are not known"
+        if self.unread("Pod", namespace):
+            return "a Pod that may use it could not be read"
+        gone = any(is_group(one) and self.consumer_state(one) == "gone" for one in claim.consumers)
+        if gone and self.unread("PodGroup", namespace):
+            return "a PodGroup that may be the one it is reserved for could not be read"
+        return ""
 
     def in_use(self, claim: ResourceClaim) -> bool:
         """Whether anybody who lives, or of whom nothing is known, may use the claim's devices now."""
@@ -173,6 +198,16 @@ class Look:
         """Claims, the one that was allocated first in front; those without a time last."""
         claims = [self.by_uid[uid] for uid in set(uids) if uid in self.by_uid]
         return sorted(claims, key=lambda claim: (allocated_at(claim), claim.key))
+
+
+def is_group(consumer: ConsumerReference) -> bool:
+    """Whether it is a PodGroup of Kubernetes' own; other projects have some of the same name."""
+    return consumer.resource == POD_GROUP.plural and consumer.apiGroup == POD_GROUP.group
+
+
+def is_pod(consumer: ConsumerReference) -> bool:
+    """Whether it is a Pod."""
+    return consumer.resource == "pods" and not consumer.apiGroup
 
 
 def claims_of(pod: Pod) -> list[str]:

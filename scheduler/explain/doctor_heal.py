@@ -17,7 +17,7 @@ from scheduler.explain.doctor_facts import Look, Repair
 def release(claim: ResourceClaim) -> Repair:
     """Clear allocation and reservations, as kube-controller-manager does for the last user."""
     body = bodies.claim_deallocation_patch(claim).decode()
-    return _repair(claim, "status", body, f"clear the allocation of claim {claim.key}", claim.consumers)
+    return _repair(claim, "status", body, f"clear the allocation of claim {claim.key}", claim.consumers, frees=True)
 
 
 def unreserve(claim: ResourceClaim, gone: Iterable[str]) -> Repair:
@@ -35,15 +35,21 @@ def without_finalizers(claim: ResourceClaim, dropped: Iterable[str]) -> Repair:
     dropped = set(dropped)
     left = [finalizer for finalizer in claim.metadata.finalizers if finalizer not in dropped]
     body = _patch(claim, {"metadata": {"finalizers": left or None}})
-    return _repair(claim, "", body, f"take {', '.join(sorted(dropped))} off claim {claim.key}", claim.consumers)
+    does = f"take {', '.join(sorted(dropped))} off claim {claim.key}"
+    return _repair(claim, "", body, does, claim.consumers, frees=True)
 
 
 def _repair(
-    claim: ResourceClaim, subresource: str, body: str, does: str, consumers: Iterable[ConsumerReference]
+    claim: ResourceClaim,
+    subresource: str,
+    body: str,
+    does: str,
+    consumers: Iterable[ConsumerReference],
+    *,
+    frees: bool = False,
 ) -> Repair:
-    meta = claim.metadata
-    nobody = tuple((one.name, one.uid) for one in consumers if one.resource == "pods" and not one.apiGroup)
-    return Repair(meta.namespace, meta.name, meta.uid, meta.resourceVersion, subresource, body, does, nobody)
+    meta, nobody = claim.metadata, tuple(consumers)
+    return Repair(meta.namespace, meta.name, meta.uid, meta.resourceVersion, subresource, body, does, nobody, frees)
 
 
 def _patch(claim: ResourceClaim, change: dict[str, Any]) -> str:
@@ -73,19 +79,35 @@ def delete_pods(pods: Iterable[Pod]) -> tuple[str, ...]:
 def free(look: Look, claims: Sequence[ResourceClaim]) -> tuple[str, ...]:
     """What makes these claims let go of their devices: their Pods go, or, without Pods, the allocation is cleared.
 
-    A consumer that cannot be looked up is left to its owner: then there is no command for that claim.
+    A consumer that cannot be looked up is left to its owner, and a claim of which it is not known whether it is used to
+    whoever finds that out: then there is no command for that claim.
     """
     pods: dict[str, Pod] = {}
     commands: list[str] = []
     for claim in claims:
         users = [*look.pods_of(claim), *(p for p in look.users.get(claim.key, ()) if p.spec.nodeName)]
         pods.update((pod.uid, pod) for pod in users)
-        if not users and not look.in_use(claim):
+        if not users and not look.in_use(claim) and not look.unsure(claim):
             commands.append(command(release(claim)))
     return (*delete_pods(pods.values()), *commands)
 
 
-def orphans(look: Look, claims: Iterable[ResourceClaim]) -> str:
+def cautions(look: Look, claims: Sequence[ResourceClaim]) -> str:
+    """What to think of before ``free``: claims without a command, Pods that nothing will create again; "" for none."""
+    doubts = (
+        without_command(look.unsure(claim), f"claim {claim.key}")
+        for claim in claims
+        if not look.in_use(claim) and look.unsure(claim)
+    )
+    return "; ".join(filter(None, (*doubts, _orphans(look, claims))))
+
+
+def without_command(why: str, subject: str = "it") -> str:
+    """Why nothing is offered that takes devices from a claim."""
+    return f"no write for {subject} is offered, because {why}: mend that, see the notes, and look again"
+
+
+def _orphans(look: Look, claims: Iterable[ResourceClaim]) -> str:
     """A warning about Pods that nothing will create again; "" when a controller stands behind every one."""
     pods = {pod.key for claim in claims for pod in look.pods_of(claim) if pod.metadata.controller() is None}
     if not pods:

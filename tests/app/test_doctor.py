@@ -21,6 +21,11 @@ from scheduler.whatif.objects import known_kinds, read_objects
 from tests.app.objects import Object, node, pod
 from tests.explain.clusters import device, held, slice_of
 
+KINDS = known_kinds((POD, POD_GROUP, RESOURCE_CLAIM, RESOURCE_SLICE))
+EMPTY = [{"kind": f"{kind}List", "apiVersion": "v1", "items": []} for kind in ("Pod", "ResourceClaim")]
+DEVICES = slice_of("n1", [device("d0")])
+LISTED = [*EMPTY, DEVICES]
+
 
 def finding(check: str, name: str = "x") -> DoctorFinding:
     return DoctorFinding("warning", check, name, "", "", identity=(check, name))
@@ -121,6 +126,82 @@ def test_no_dump_ends_in_an_exception(seed: int) -> None:
             for step in steps:
                 holder = holder[step]
             holder[last] = copy.deepcopy(draw.choice(STRANGE))
-        found = diagnose(read_objects(items, known_kinds((POD, POD_GROUP, RESOURCE_CLAIM, RESOURCE_SLICE))), {})
+        found = diagnose(read_objects(items, KINDS), {})
         assert list(diagnosis_lines(found))
         assert msgspec.json.encode(found)
+
+
+def group(name: str, namespace: str = "default", **fields: Any) -> Object:
+    """A PodGroup."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": POD_GROUP.api_version, "kind": "PodGroup", "metadata": metadata, **fields}
+
+
+def reserved_for_group(name: str = "c") -> Object:
+    """A claim reserved for the PodGroup g, with a device."""
+    claim = held(name, "n1", "d0")
+    reference = {"apiGroup": POD_GROUP.group, "resource": "podgroups", "name": "g", "uid": "podgroup/default/g"}
+    claim["status"]["reservedFor"] = [reference]
+    return claim
+
+
+UNREADABLE = [
+    pod("p", claim="c", nodeName="n1", priority="oops"),
+    {"kind": "Pod", "apiVersion": "v7", "metadata": {"name": "p", "namespace": "default"}},
+    {"kind": "Pod", "apiVersion": "v7", "metadata": {"name": "p"}},
+    {"kind": "Pod", "apiVersion": "v1", "metadata": {}},
+    {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p", "namespace": 5}},
+    {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": [5]},
+    {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "p"}, "spec": "oops"},
+    {"kind": "PodList", "apiVersion": "v1", "items": [5]},
+]
+
+
+@pytest.mark.parametrize("unreadable", UNREADABLE)
+@pytest.mark.parametrize("reserved", ["", "p"])
+def test_a_pod_that_cannot_be_read_keeps_its_claim(unreadable: Object, reserved: str) -> None:
+    """It may be bound and run with the devices, whatever is wrong with it: the leak is told and not repaired."""
+    (told,) = diagnose(read_objects([*LISTED, held("c", "n1", "d0", pod=reserved)], KINDS), {}).findings
+    assert told.repair is not None
+    found = diagnose(read_objects([*LISTED, held("c", "n1", "d0", pod=reserved), unreadable], KINDS), {})
+    (doubtful,) = found.findings
+    assert (doubtful.identity, doubtful.repair, doubtful.commands) == (told.identity, None, ())
+    assert "a Pod that may use it could not be read" in doubtful.advice
+    assert any(caveat.startswith("left out: ") for caveat in found.caveats)
+
+
+@pytest.mark.parametrize("unreadable", [group("g", spec="oops"), group("g") | {"apiVersion": "scheduling.k8s.io/v9"}])
+def test_a_pod_group_that_cannot_be_read_keeps_its_claim(unreadable: Object) -> None:
+    """It is not the same as one that does not exist."""
+    (told,) = diagnose(read_objects([*LISTED, reserved_for_group(), group("other")], KINDS), {}).findings
+    assert told.repair is not None
+    (doubtful,) = diagnose(read_objects([*LISTED, reserved_for_group(), unreadable], KINDS), {}).findings
+    assert (doubtful.identity, doubtful.repair, doubtful.commands) == (told.identity, None, ())
+
+
+def test_what_cannot_be_read_elsewhere_does_not_matter() -> None:
+    """One bad object does not end all repairs."""
+    strangers = [pod("p", priority="oops"), group("g", "elsewhere", spec="oops")]
+    strangers[0]["metadata"]["namespace"] = "elsewhere"
+    items = [*LISTED, held("c", "n1", "d0"), reserved_for_group("d")]
+    findings = diagnose(read_objects([*items, *strangers], KINDS), {}).findings
+    assert [one.check for one in findings if one.repair is not None] == ["reserved-for-nobody", "allocated-unreserved"]
+
+
+def test_nobody_is_told_to_delete_pods_for_what_could_not_be_read() -> None:
+    """Claims and slices that are left out, or not listed, are not missing."""
+    user, claim = pod("a", claim="a", nodeName="n1"), held("a", "n1", "d0", pod="a")
+    bad_claim, bad_slice = claim | {"spec": "oops"}, DEVICES | {"spec": "oops"}
+    assert len(diagnose(read_objects([*LISTED, user], KINDS), {}).findings) == 1
+    assert (
+        len(
+            diagnose(
+                read_objects([*EMPTY, DEVICES | {"spec": {**DEVICES["spec"], "devices": []}}, user, claim], KINDS), {}
+            ).findings
+        )
+        == 1
+    )
+    for items in ([*LISTED, user, bad_claim], [DEVICES, user], [*EMPTY, user, claim, bad_slice]):
+        found = diagnose(read_objects(items, KINDS), {})
+        assert (found.findings, bool(found.caveats)) == ([], True)
+    assert "a ResourceSlice could not be read: whether devices exist was not judged" in found.caveats

@@ -10,36 +10,48 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE
+from scheduler.api.kinds import NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE, convert
+from scheduler.api.resource import ConsumerReference, ResourceClaim
 from scheduler.dra.limits import DeviceLimit
 from scheduler.explain.doctor import Settling, by_check, examine
 from scheduler.explain.doctor_facts import Diagnosis, DoctorFinding, Look
+from scheduler.explain.doctor_heal import unreserve, without_finalizers
 from scheduler.explain.doctor_text import diagnosis_lines
 from scheduler.whatif.objects import known_kinds, read_objects
 from tests.app.objects import node, pod
 from tests.explain.clusters import DRIVER, Object, device, held, slice_of, want
 
 KINDS = known_kinds((NODE, POD, RESOURCE_CLAIM, RESOURCE_SLICE))
+GONE = ConsumerReference(resource="pods", name="gone", uid="pod/default/gone")
+GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}
 
 
-def look(items: list[Object], ours: dict[str, DeviceLimit] | None = None, **known: bool) -> Look:
+def look(
+    items: list[Object],
+    ours: dict[str, DeviceLimit] | None = None,
+    *,
+    groups: list[str] | None = None,
+    unread: dict[str, set[str]] | None = None,
+    **known: bool,
+) -> Look:
     objects = read_objects(items, KINDS)
     assert objects.problems == []
     return Look(
         objects.of("ResourceClaim"),
         objects.of("Pod"),
         objects.of("ResourceSlice"),
-        None,
+        groups,
         {"dra-scheduler": DeviceLimit()} if ours is None else ours,
+        unread=unread,
         **known,
     )
 
 
-def found(items: list[Object], ours: dict[str, DeviceLimit] | None = None, **known: bool) -> list[DoctorFinding]:
+def found(items: list[Object], ours: dict[str, DeviceLimit] | None = None, **known: Any) -> list[DoctorFinding]:
     return examine(look(items, ours, **known)).findings
 
 
-def one(items: list[Object], **known: bool) -> DoctorFinding:
+def one(items: list[Object], **known: Any) -> DoctorFinding:
     (finding,) = found(items, **known)
     return finding
 
@@ -182,7 +194,7 @@ def test_reserved_for_a_pod_that_does_not_exist() -> None:
     body = json.loads(finding.repair.body)
     assert body["metadata"] == {"uid": "resourceclaim/default/ghost", "resourceVersion": "1"}
     assert body["status"] == {"allocation": None, "reservedFor": None, "devices": None}
-    assert finding.repair.nobody == (("gone", "pod/default/gone"),)
+    assert finding.repair.nobody == (GONE,)
     (command,) = finding.commands
     assert shlex.split(command) == ["kubectl", "patch", "resourceclaim", "ghost", "-n", "default", "--type=merge",
                                     "--subresource=status", "-p", finding.repair.body]  # fmt: skip
@@ -209,7 +221,7 @@ def test_a_shared_claim_loses_only_the_dead() -> None:
     finding = one(cluster(shared, running("b", "c")))
     assert finding.repair is not None
     assert json.loads(finding.repair.body)["status"] == {"reservedFor": [alive]}
-    assert finding.repair.nobody == (("gone", "pod/default/gone"),)
+    assert finding.repair.nobody == (GONE,)
 
 
 def test_a_bound_pod_that_names_the_claim_keeps_the_devices() -> None:
@@ -233,6 +245,106 @@ def test_without_pods_in_the_input_nobody_is_gone() -> None:
     items = [item for item in cluster(held("ghost", "n1", "d1", pod="gone")) if item["kind"] != "Pod"]
     assert found(items, pods_known=False) == []
     assert found([item for item in cluster() if item["kind"] != "ResourceSlice"], slices_known=False) == []
+
+
+def for_group(name: str = "c", **reference: str) -> Object:
+    """A claim with a device that is reserved for a PodGroup."""
+    claim = held(name, "n1", "d1")
+    claim["status"]["reservedFor"] = [{**GROUP, **reference}]
+    return claim
+
+
+def test_a_pod_group_that_does_not_exist_is_nobody() -> None:
+    """It is asked for before the write, as a Pod is; one that exists keeps its claim."""
+    finding = one(cluster(for_group()), groups=["another"])
+    assert (finding.check, "PodGroup g (uid u), which does not exist" in finding.what) == ("reserved-for-nobody", True)
+    assert finding.repair is not None
+    assert finding.repair.nobody == (ConsumerReference(**GROUP),)
+    assert found(cluster(for_group()), groups=["u"]) == []
+
+
+def test_another_projects_pod_group_is_none_of_ours() -> None:
+    """scheduling.x-k8s.io has PodGroups, too: who is not in our list of them may well live."""
+    assert found(cluster(for_group(apiGroup="scheduling.x-k8s.io")), groups=[]) == []
+
+
+def leaks() -> dict[str, Object]:
+    """Check → a claim of which it tells, that is repaired when everybody is known."""
+    stuck = want(name="c")
+    stuck["metadata"] |= {
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+        "deletionTimestamp": "2027-01-15T07:00:00Z",
+    }
+    return {
+        "reserved-for-nobody": held("c", "n1", "d1", pod="gone"),
+        "allocated-unreserved": held("c", "n1", "d1"),
+        "deletion-stuck": stuck,
+    }
+
+
+@pytest.mark.parametrize("check", leaks())
+@pytest.mark.parametrize("namespace", ["default", ""])
+def test_who_could_not_be_read_may_be_who_is_not_seen(check: str, namespace: str) -> None:
+    """A Pod of the claim's namespace, or of nobody knows which: told, with the reason why nothing is written."""
+    finding = one(cluster(leaks()[check]), unread={"Pod": {namespace}})
+    assert (finding.check, finding.repair, finding.commands) == (check, None, ())
+    assert "no write for it is offered, because a Pod that may use it could not be read" in finding.advice
+    assert "does not exist" not in finding.what
+
+
+@pytest.mark.parametrize("check", leaks())
+def test_pods_of_other_namespaces_do_not_matter(check: str) -> None:
+    """Claims are used in their own namespace only."""
+    assert one(cluster(leaks()[check]), unread={"Pod": {"elsewhere"}}).repair is not None
+
+
+@pytest.mark.parametrize("check", ["allocated-unreserved", "deletion-stuck"])
+def test_without_pods_in_the_input_nothing_is_written(check: str) -> None:
+    """Whoever uses the claim would be among them."""
+    items = [item for item in cluster(leaks()[check]) if item["kind"] != "Pod"]
+    finding = one(items, pods_known=False)
+    assert (finding.check, finding.repair, finding.commands) == (check, None, ())
+
+
+def test_a_pod_group_that_could_not_be_read_may_be_the_one_that_is_missing() -> None:
+    """The reservation stays; claims that are reserved for Pods alone are repaired all the same."""
+    unread = {"PodGroup": {"default"}}
+    finding = one(cluster(for_group()), groups=[], unread=unread)
+    assert (finding.check, finding.repair, finding.commands) == ("reserved-for-nobody", None, ())
+    assert "PodGroup g (uid u), which is not among those that could be read" in finding.what
+    assert "because a PodGroup that may be the one it is reserved for could not be read" in finding.advice
+    assert one(cluster(held("c", "n1", "d1", pod="gone")), groups=[], unread=unread).repair is not None
+
+
+def test_no_command_frees_what_an_unread_pod_may_use() -> None:
+    """A second holder without any Pod in sight: the finding says why it has no command."""
+    twice, _ = found(cluster(later(held("idle", "n1", "d0"))), unread={"Pod": {"default"}})
+    assert (twice.check, twice.commands) == ("device-held-twice", ())
+    assert "no write for claim default/idle is offered" in twice.advice
+
+
+def test_a_claim_that_could_not_be_read_is_not_missing() -> None:
+    """Its Pod is not accused, and nobody is told to delete it."""
+    assert one(cluster(running("b", "c"))).check == "pod-without-claim"
+    assert found(cluster(running("b", "c")), unread={"ResourceClaim": {"default"}}) == []
+    assert one(cluster(running("b", "c")), unread={"ResourceClaim": {"elsewhere"}}).check == "pod-without-claim"
+
+
+@pytest.mark.parametrize("heal", ["unreserve", "without_finalizers"])
+def test_every_write_is_bound_to_what_was_looked_at(heal: str) -> None:
+    """uid and resourceVersion stand in the patch beside the change: a claim made anew, or touched, is not hit."""
+    item = held("c", "n1", "d1", pod="gone")
+    item["metadata"] |= {"uid": "u1", "resourceVersion": "77", "finalizers": ["x/y", "x/z"]}
+    claim: ResourceClaim = convert(RESOURCE_CLAIM, item)
+    bound = {"uid": "u1", "resourceVersion": "77"}
+    if heal == "unreserve":
+        expected: Object = {"metadata": bound, "status": {"reservedFor": []}}
+        repair = unreserve(claim, ["pod/default/gone"])
+    else:
+        expected = {"metadata": {**bound, "finalizers": ["x/z"]}}
+        repair = without_finalizers(claim, ["x/y"])
+    assert json.loads(repair.body) == expected
+    assert (repair.uid, repair.version, repair.nobody, repair.frees) == ("u1", "77", (GONE,), heal != "unreserve")
 
 
 def test_allocated_and_unreserved() -> None:
