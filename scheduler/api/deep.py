@@ -9,12 +9,14 @@ are passed on byte for byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
+
+from scheduler.api.halves import Halves
 
 LEVELS_MAX = 200
 """What lies deeper is taken out; no field that is read lies deeper than 20 levels."""
@@ -63,20 +65,28 @@ class Shallow:
 
     def restored(self, value: Any) -> Any:
         """A decoded ``value`` with its deep parts. Raises TooDeepError where a text is expected, not bytes as sent."""
-        if isinstance(value, msgspec.Raw):
-            return msgspec.Raw(self.whole(bytes(value)))
-        if isinstance(value, str):
-            if value.startswith(self._said):
-                raise TooDeepError("nested too deeply")
-            return value
-        if isinstance(value, msgspec.Struct):
-            fields = {name: getattr(value, name) for name in value.__struct_fields__}
-            return msgspec.structs.replace(value, **{name: self.restored(field) for name, field in fields.items()})
-        if isinstance(value, tuple | list):
-            return type(value)(map(self.restored, value))
-        if isinstance(value, dict):
-            return {key: self.restored(field) for key, field in value.items()}
-        return value
+        return _restored(value, self.whole, self._read)
+
+    def _read(self, text: str) -> str:
+        if text.startswith(self._said):
+            raise TooDeepError("nested too deeply")
+        return text
+
+
+def _restored(value: Any, whole: Callable[[bytes], bytes], read: Callable[[str], str]) -> Any:
+    """``value`` with what stands in for something else put back: ``whole`` in bytes as sent, ``read`` in texts."""
+    if isinstance(value, msgspec.Raw):
+        return msgspec.Raw(whole(bytes(value)))
+    if isinstance(value, str):
+        return read(value)
+    if isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **{name: _restored(f, whole, read) for name, f in fields.items()})
+    if isinstance(value, tuple | list):
+        return type(value)([_restored(entry, whole, read) for entry in value])
+    if isinstance(value, dict):
+        return {key: _restored(field, whole, read) for key, field in value.items()}
+    return value
 
 
 def _borders(raw: bytes) -> Iterator[tuple[int, bool]]:
@@ -119,12 +129,29 @@ def outline(raw: bytes) -> bytes:
 
 
 def plain(raw: bytes | msgspec.Raw) -> Any:
-    """``outline`` as dicts and lists. Raises msgspec.DecodeError."""
-    return msgspec.json.decode(outline(bytes(raw)))
+    """``outline`` as dicts and lists; halves of characters are U+FFFD or of private use. Raises msgspec.DecodeError."""
+    text = outline(bytes(raw))
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return msgspec.json.decode(Halves(text).text)
 
 
 def decode_deep(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
-    """``decoder.decode(raw)`` for input of any depth. Raises msgspec.DecodeError."""
+    """``decoder.decode(raw)`` for input of any depth, halves of characters included. Raises msgspec.DecodeError."""
+    try:
+        return _decode_deep(decoder, raw)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        halves = Halves(bytes(raw))
+        if halves.text == bytes(raw):
+            raise
+        found: T = _restored(_decode_deep(decoder, halves.text), halves.whole, halves.read)
+        return found
+
+
+def _decode_deep(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(raw)
     except RecursionError:

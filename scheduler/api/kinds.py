@@ -12,6 +12,7 @@ import msgspec
 
 from scheduler.api.core import Namespace, Node, Pod
 from scheduler.api.deep import Shallow, TooDeepError, decode_deep
+from scheduler.api.halves import Halves
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.errors import UserError
@@ -105,15 +106,17 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
 
 def _encoded_without_nulls(raw: bytes | msgspec.Raw) -> msgspec.Raw:
     """The same object without its nulls; ``opaque.parameters`` stay as they were sent, nulls and all."""
+    # Halves of characters and what is too deep are taken out first: what an unreadable claim holds would look free.
+    halves = Halves(bytes(raw))
     try:
-        return _stripped(msgspec.Raw(bytes(raw)))
+        stripped = _stripped(msgspec.Raw(halves.text))
     except RecursionError:
-        # Cut first: what an unreadable claim holds would look free.
-        shallow = Shallow(bytes(raw))
+        shallow = Shallow(halves.text)
         try:
-            return msgspec.Raw(shallow.whole(bytes(_stripped(msgspec.Raw(shallow.text)))))
+            stripped = msgspec.Raw(shallow.whole(bytes(_stripped(msgspec.Raw(shallow.text)))))
         except RecursionError:  # brackets that do not match: no JSON at all
             raise TooDeepError("nested too deeply") from None
+    return msgspec.Raw(halves.whole(bytes(stripped)))
 
 
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])

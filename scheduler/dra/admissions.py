@@ -137,13 +137,15 @@ class Admissions:
         """Hold what ``allocation`` takes for ``claim``, the version that is written on; None when it is not stored.
 
         A write on a version older than the known one cannot be: the API server asks again with the newer one. Nor can
-        one that the API server has no place for. A write that is asked about twice is held once, from now on. Raises
-        NoRoomError; then nothing has changed.
+        one that the API server has no place for; one that holds nothing (admin access) needs no place here. A write
+        that is asked about twice is held once, from now on. Raises NoRoomError; then nothing has changed.
         """
         base, known = revision_of(claim), self.claims.get(claim.uid)
         if claim.uid in self._gone or (known is not None and revision_of(known) > base) or oversized(allocation):
             return None
         part = _held_part(allocation)
+        if not part.devices.results:
+            return None
         entries = self._open.get(claim.uid, {})
         same = next((found for found in entries.values() if found.base == base and found.allocation == part), None)
         if same is not None:

@@ -28,7 +28,7 @@ from scheduler.edge.commit_ports import (
     Revisions,
     VolumeWrites,
 )
-from scheduler.edge.errors import AnswerLost, ApiUnavailable, ServerError, TooManyRequests
+from scheduler.edge.errors import AnswerLost, ApiError, ApiUnavailable, NotLeading, ServerError, TooManyRequests
 from scheduler.edge.perform import Performer
 from scheduler.edge.side_by_side import SharedAside, groups, run_together
 from scheduler.edge.verification import Verification
@@ -40,7 +40,9 @@ from scheduler.state.cluster import ClusterState
 from scheduler.state.devices import Promise
 
 UNKNOWN_PAUSE_S = 5.0
-"""Between two rounds of finding out what became of a write; each round reads for two minutes already."""
+"""Between two rounds of finding out what became of a write."""
+UNKNOWN_ROUNDS = 720
+"""An hour of that: an answer that nobody can read must not keep devices for ever."""
 
 
 class _Doubt(NamedTuple):
@@ -199,11 +201,13 @@ class Committer:
         try:
             yield
         except ClaimError as error:
+            unknown = isinstance(error, ClaimUnknownError)
             if isinstance(instruction, WriteClaim):
                 found = error.found or instruction.claim
-                unknown = isinstance(error, ClaimUnknownError)
                 if unknown or (found.uid == instruction.claim.uid and found.reserved_for(pod.uid)):
                     self._doubtful.setdefault(pod.uid, []).append(_Doubt(found, unknown))
+            elif unknown and isinstance(instruction, CreateClaim) and error.found is not None:
+                self._doubtful.setdefault(pod.uid, []).append(_Doubt(error.found, unknown))
             raise
 
     async def _wait_counted(self, placed: Placed, wait: WaitUntil, aside: SharedAside) -> None:
@@ -300,18 +304,29 @@ class Committer:
         """Take the Pod's name out of a claim whose write has failed; what is read on the way is learned.
 
         While nobody knows whether the write took effect, its devices stay promised: it is asked again until the server
-        speaks, or forbids to write.
+        speaks, forbids to write, or has not said anything readable for UNKNOWN_ROUNDS. Waiting holds no slot.
         """
-        while True:
-            try:
-                await self.performer.perform(pod, UnreserveClaim(doubt.claim, pod.uid))
-                return
-            except (ClaimUnknownError, ServerError, ApiUnavailable, AnswerLost, TooManyRequests):
-                if not doubt.unknown or self._stopping:
+        if await self._taken_out(pod, doubt):
+            return
+        async with self.aside():
+            for _ in range(UNKNOWN_ROUNDS):
+                if self._stopping:
                     return
-            except SchedulerError:
-                return
-            await self._sleep(UNKNOWN_PAUSE_S)  # type: ignore[misc]  # as in _wait
+                await self._sleep(UNKNOWN_PAUSE_S)  # type: ignore[misc]  # as in _wait
+                if await self._taken_out(pod, doubt):
+                    return
+
+    async def _taken_out(self, pod: Pod, doubt: _Doubt) -> bool:
+        """True when nothing is left to be found out."""
+        try:
+            await self.performer.perform(pod, UnreserveClaim(doubt.claim, pod.uid))
+        except (ClaimUnknownError, ServerError, ApiUnavailable, AnswerLost, TooManyRequests, NotLeading):
+            return not doubt.unknown  # a lease that is late may be renewed yet; one that is lost ends the process
+        except ApiError as error:
+            return not doubt.unknown or error.status != 401  # the token is read again
+        except SchedulerError:
+            return True
+        return True
 
 
 def _is_ready(wait: WaitUntil) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler.api.core import Pod
 from scheduler.api.resource import ResourceClaim
-from scheduler.edge.claim_errors import ClaimError
+from scheduler.edge.claim_errors import ClaimError, ClaimUnknownError
 from scheduler.edge.commit_ports import Binds, ClaimWrites, Extends, NoExtenders, PodClaimWrites, VolumeWrites
 from scheduler.errors import InternalError
 from scheduler.framework.events import ClusterEvent
@@ -102,7 +102,11 @@ class Performer:
         stored = await self.pod_claims.create(instruction.claim)
         instruction.created(stored)
         with self._counted("allocate"):
-            return self._learn(await self.claims.allocate(stored, instruction.allocation, instruction.consumer))
+            try:
+                return self._learn(await self.claims.allocate(stored, instruction.allocation, instruction.consumer))
+            except ClaimUnknownError as error:
+                error.found = error.found or stored  # nobody else knows the claim yet
+                raise
 
     async def _delete(self, _: Pod, instruction: DeleteClaim) -> None:
         await self.pod_claims.delete(instruction.claim)

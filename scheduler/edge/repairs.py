@@ -59,15 +59,25 @@ class Repairer:
             if why:
                 return Outcome(repair.does, repair.body, LEFT, why)
             await self._write(repair, dry=True)
-            if not dry:
-                await self._write(repair, dry=False)
-        except (NotFound, Conflict) as error:
-            return Outcome(repair.does, repair.body, LEFT, f"changed meanwhile: {error}")
+        except AnswerLost as error:  # nothing was to be stored yet
+            return Outcome(repair.does, repair.body, FAILED, str(error))
+        except (ClusterError, DecodeError) as error:
+            return self._refused(repair, error)
+        if dry:
+            return Outcome(repair.does, repair.body, ACCEPTED)
+        try:
+            await self._write(repair, dry=False)
         except AnswerLost as error:
             return await self._read_back(repair, dry, str(error))
         except (ClusterError, DecodeError) as error:
-            return Outcome(repair.does, repair.body, FAILED, str(error))
-        return Outcome(repair.does, repair.body, ACCEPTED if dry else DONE)
+            return self._refused(repair, error)
+        return Outcome(repair.does, repair.body, DONE)
+
+    @staticmethod
+    def _refused(repair: Repair, error: Exception) -> Outcome:
+        if isinstance(error, NotFound | Conflict):
+            return Outcome(repair.does, repair.body, LEFT, f"changed meanwhile: {error}")
+        return Outcome(repair.does, repair.body, FAILED, str(error))
 
     async def _why_not(self, repair: Repair) -> str:
         """Why the claim must be left alone, "" when it may be written."""

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 
 from scheduler.api.admission import review_problem
-from scheduler.api.deep import Shallow
+from scheduler.api.deep import plain
 from scheduler.errors import ConfigError
 from scheduler.guard.intake import BodyError, Intake
 from scheduler.guard.reviewer import MODES, NotActiveError
@@ -115,7 +115,7 @@ class AdmissionServer:
             return _refused(500, f"the guard failed: {name}: {error}")
 
     async def _reviewed(self, review: ReviewFunction, request: web.Request, mode: str, body: bytes) -> web.Response:
-        document = _decoded(body)
+        document = plain(body)
         problem = review_problem(document)
         if problem:
             return _refused(400, f"this is no AdmissionReview that can be answered: {problem}")
@@ -125,14 +125,6 @@ class AdmissionServer:
         if failures:
             raise failures[0]
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
-
-
-def _decoded(body: bytes) -> Any:
-    """Plain data. What is nested too deeply, parameters of drivers, is not judged: a text stands for it."""
-    try:
-        return msgspec.json.decode(body)
-    except RecursionError:
-        return msgspec.json.decode(Shallow(body).text)
 
 
 def _refused(status: int, text: str) -> web.Response:

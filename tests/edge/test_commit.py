@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -17,13 +19,13 @@ from scheduler.api.resource import AllocationResult, ConsumerReference, Resource
 from scheduler.cycle.decision import Placed
 from scheduler.edge.binder import BindUnknownError, BoundElsewhereError, PodGoneError
 from scheduler.edge.claim_errors import ClaimGoneError, ClaimInUseError, ClaimTakenError, ClaimUnknownError
-from scheduler.edge.commit import UNKNOWN_PAUSE_S, Committer
+from scheduler.edge.commit import UNKNOWN_PAUSE_S, UNKNOWN_ROUNDS, Committer
 from scheduler.edge.commit_ports import CommitOutcome
-from scheduler.edge.errors import AnswerLost, ApiUnavailable
+from scheduler.edge.errors import AnswerLost, ApiError, ApiUnavailable, NotLeading
 from scheduler.errors import ClusterError
 from scheduler.framework.cycle import Cycle
 from scheduler.framework.events import ClusterEvent
-from scheduler.framework.instructions import BindPod, UnreserveClaim, WaitUntil, WriteClaim
+from scheduler.framework.instructions import BindPod, CreateClaim, UnreserveClaim, WaitUntil, WriteClaim
 from scheduler.framework.timings import Timings
 from scheduler.state.cluster import ClusterState
 from scheduler.state.podinfo import pod_info
@@ -352,23 +354,61 @@ async def test_devices_of_a_write_whose_fate_is_unknown_do_not_look_free(stored:
     ledger.set_in_flight("uid-a", "default/a", allocation("x"), 1)
     w.steps.on_undo = lambda: ledger.drop_in_flight("uid-a", True)
     unknown = ClaimUnknownError("default/a", "no answer")
-    w.calls.fail = {"allocate a": [unknown], "unreserve a": [unknown, AnswerLost("cut"), ApiUnavailable("refused")]}
+    spoken = [ApiUnavailable("refused"), NotLeading("late"), ApiError(401, "Unauthorized")]
+    w.calls.fail = {"allocate a": [unknown], "unreserve a": [unknown, AnswerLost("cut"), *spoken]}
     seen: list[bool] = []
 
     def look() -> None:
         seen.append(ledger.in_flight("uid-a") is not None)
-        if len(seen) < 4:
+        if len(seen) < 6:
             w.calls.before["unreserve a"] = look
         elif stored:
             w.state.apply(Change(RESOURCE_CLAIM, a, claim("a", 500, "x"), 500))
 
     w.calls.before["unreserve a"] = look
     assert not (await w.commit()).bound
-    assert seen == [True] * 4
-    assert w.pauses_s == [UNKNOWN_PAUSE_S] * 3
+    assert seen == [True] * 6
+    assert w.pauses_s == [UNKNOWN_PAUSE_S] * 5
     assert ledger.in_flight("uid-a") is None
     entry = ledger.entry("uid-a")
     assert (entry is not None and entry.stored is not None) is stored
+
+
+async def test_waiting_for_the_fate_of_a_write_holds_no_slot_and_ends() -> None:
+    """A server that stays away, or an answer that nobody can read, must not keep 32 slots, nor a device for ever."""
+    a = claim("a", 1)
+    w = CommitWorld(Steps([write(a, "x")]), a)
+    unknown = ClaimUnknownError("default/a", "?")
+    w.calls.fail = {"allocate a": [unknown], "unreserve a": [AnswerLost("not readable")] * (UNKNOWN_ROUNDS + 9)}
+    aside: list[int] = []
+
+    @asynccontextmanager
+    async def note() -> AsyncIterator[None]:
+        aside.append(len(w.calls.log))
+        yield
+        aside.append(len(w.calls.log))
+
+    w.committer.aside = note
+    assert not (await w.commit()).bound
+    assert aside == [2, 2 + UNKNOWN_ROUNDS]
+    assert w.steps.undone == 1
+
+
+async def test_the_fate_of_a_claim_made_for_extended_resources_is_waited_for_too() -> None:
+    """It is asked for before the plugin deletes it and lets its devices go."""
+    a = claim("a", 1)
+    created: list[ResourceClaim] = []
+    w = CommitWorld(Steps([CreateClaim(a, CONSUMER, allocation("x"), created.append)]), a)
+
+    async def create(found: ResourceClaim) -> ResourceClaim:
+        return found
+
+    w.committer.performer.pod_claims = SimpleNamespace(create=create)  # type: ignore[assignment]  # all that is asked
+    unknown = ClaimUnknownError("default/a", "?")
+    w.calls.fail = {"allocate a": [unknown], "unreserve a": [unknown]}
+    w.steps.on_undo = lambda: w.calls.log.append("undone")
+    assert not (await w.commit()).bound
+    assert w.calls.log == ["allocate a", "unreserve a", "unreserve a", "undone"]
 
 
 async def test_a_scheduler_that_stops_does_not_wait_for_the_fate_of_a_write() -> None:

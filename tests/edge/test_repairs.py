@@ -49,6 +49,20 @@ async def test_a_dry_run_asks_the_server_and_stores_nothing(embedded: EmbeddedSe
     assert (now.status.allocation, now.status.reservedFor) == (None, ())
 
 
+@pytest.mark.parametrize("verb", ["list", "patch"])
+async def test_an_answer_lost_before_anything_was_to_be_stored_is_a_failure(
+    embedded: EmbeddedServer, api: ApiClient, verb: str
+) -> None:
+    """That the claim is gone by then is no work of ours: nothing is said to be done, or changed by us."""
+    repair = release(leaked(embedded))
+    kind = "pods" if verb == "list" else "resourceclaims"
+    embedded.faults.add(Fault(Action.DROP_AFTER, verb=verb, kind=kind, times=None))
+    outcome = await carry_out(api, repair)
+    assert outcome.result == FAILED
+    assert "perhaps" not in outcome.why
+    assert (await read_claim(api)).status.allocation is not None
+
+
 async def test_a_claim_that_was_touched_is_left_alone(embedded: EmbeddedServer, api: ApiClient) -> None:
     """Any write since the look: nobody knows what it means."""
     repair = release(leaked(embedded))

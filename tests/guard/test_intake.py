@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from scheduler.guard.intake import BODY_MAX_BYTES, BodyError, Intake
+from scheduler.guard.intake import BODY_MAX_BYTES, SMALL_BYTES, SMALL_READ_MAX_BYTES, BodyError, Intake
 
 HALF = b" " * (BODY_MAX_BYTES // 2)
+LARGER = b" " * (SMALL_BYTES + 1)
 
 
 class Stream:
@@ -59,12 +60,25 @@ async def test_no_body_is_too_large_alone_nor_all_together() -> None:
     slow = [asyncio.create_task(taken(intake, Stream(HALF, HALF, unfinished=True))) for _ in range(2)]
     await turn()
     with pytest.raises(BodyError, match="together") as caught:
-        await taken(intake, Stream(b"x"))
+        await taken(intake, Stream(LARGER))
     assert caught.value.status == 503
+    assert await taken(intake, Stream(b"x")) == 1, "an ordinary review has room of its own"
     slow[0].cancel()
     await turn()
-    assert await taken(intake, Stream(b"x")) == 1
+    assert await taken(intake, Stream(LARGER)) == len(LARGER)
     slow[1].cancel()
+
+
+async def test_small_bodies_have_a_limit_of_their_own() -> None:
+    """Many of them are not little."""
+    intake = Intake(read_max_bytes=0)
+    count = SMALL_READ_MAX_BYTES // SMALL_BYTES
+    slow = [asyncio.create_task(taken(intake, Stream(b" " * SMALL_BYTES, unfinished=True))) for _ in range(count)]
+    await turn()
+    with pytest.raises(BodyError, match="together"):
+        await taken(intake, Stream(b"x"))
+    for task in slow:
+        task.cancel()
 
 
 async def taken(intake: Intake, stream: Stream, until: asyncio.Event | None = None) -> int:
@@ -76,17 +90,21 @@ async def taken(intake: Intake, stream: Stream, until: asyncio.Event | None = No
 
 
 async def test_as_much_is_worked_on_as_one_of_the_largest_has() -> None:
-    """The third half waits for the first, and what is small and came later waits behind it; errors give way, too."""
+    """The third half waits for the first, and a large one that came later waits behind it; errors give way, too.
+
+    What is small passes by.
+    """
     intake, ends = Intake(), [asyncio.Event() for _ in range(2)]
     first, second = (asyncio.create_task(taken(intake, Stream(HALF), end)) for end in ends)
     await turn()
     third = asyncio.create_task(taken(intake, Stream(HALF)))
     await turn()
-    small = asyncio.create_task(taken(intake, Stream(b"x")))
+    fourth = asyncio.create_task(taken(intake, Stream(LARGER)))
     await turn()
-    assert not any(task.done() for task in (first, second, third, small))
+    assert not any(task.done() for task in (first, second, third, fourth))
+    assert await taken(intake, Stream(b"x")) == 1
     first.cancel()
     await turn()
-    assert (third.done(), small.done()) == (True, True)
+    assert (third.done(), fourth.done()) == (True, True)
     ends[1].set()
     assert await second == len(HALF)

@@ -19,7 +19,8 @@ import pytest
 from e2e.fuzz.mutate import Mutant
 from e2e.fuzz.samples import cluster
 from e2e.fuzz.world import HangError, World, cpu_budget
-from scheduler.api import kinds, quantity, selectors
+from scheduler.api import deep, kinds, quantity, selectors
+from scheduler.api.deep import decode_deep
 from scheduler.api.kinds import RESOURCE_CLAIM, decode
 from scheduler.api.quantity import QuantityError, parse_quantity
 from scheduler.api.selectors import Requirement, requirement_matches
@@ -43,7 +44,7 @@ from scheduler.cel.selector import Selector
 from scheduler.config import document, load_config
 from scheduler.dra import admissions
 from scheduler.dra import selectors as device_selectors
-from scheduler.edge import lines, reflector, watch_events
+from scheduler.edge import lines, lister, reflector, watch_events
 from scheduler.errors import ConfigError
 from scheduler.explain import fit
 from scheduler.state import labels as label_columns
@@ -54,6 +55,7 @@ KEPT = 20
 DEVICE = CelDevice("gpu.example.com", {"model": ("string", "m" * 100)}, {})
 PATTERN_BUDGET_S = 1.0
 """CPU for one pattern that RE2 has done with in microseconds."""
+HALVES = b'{"a":"x\\ud800"}'
 DEEP = b"[" * 3000 + b"]" * 3000
 
 
@@ -103,6 +105,26 @@ def _deep_object_with_nulls() -> None:
     config = b'{"opaque":{"driver":"d","parameters":' + DEEP + b"}}"
     nulls = b'{"metadata":{"name":"c","labels":null},"spec":{"devices":{"requests":null,"config":[' + config + b"]}}}"
     assert bytes(decode(RESOURCE_CLAIM, nulls).spec.devices.config[0].opaque.parameters) == DEEP
+
+
+def _list_with_halves() -> None:
+    page = b'{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"c"},"a":' + HALVES + b"}]}"
+    assert decode_deep(lister._PAGE, page).items
+
+
+class _WithHalves:
+    """In place of Halves: they stay."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.text = raw
+
+    def whole(self, part: bytes) -> bytes:
+        return part
+
+
+def _halves_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(deep, "Halves", _WithHalves)
+    patch.setattr(kinds, "Halves", _WithHalves)
 
 
 def _not_cut(raw: bytes) -> None:
@@ -237,6 +259,7 @@ PROTECTIONS = (
         lambda patch: patch.setattr(kinds, "Shallow", _not_cut),
     ),
     Protection("depth of JSON: the watch goes on", _met(_deep_parameters), _plain_decode),
+    Protection("halves of characters: a list", _list_with_halves, _halves_stay),
     Protection("an undecodable object is named once", _met(_wrong_type), _told_each_time),
     Protection(
         "a resourceVersion that is no number",
