@@ -319,14 +319,17 @@ async def _warnings(api: Api, path: str, body: Object) -> list[str]:
         return answer.headers.getall("Warning", [])
 
 
-async def test_a_claim_with_deep_parameters_is_guarded_like_any(clean_cluster: Api, guard: GuardProcess) -> None:
-    """Users nest parameters of drivers thousands of levels deep; that is neither a way past the guard nor a reason."""
+@pytest.mark.parametrize("parameters", ["[" * 3000 + "1" + "]" * 3000, '"x\\ud800"'], ids=["deep", "half a character"])
+async def test_a_claim_with_parameters_that_no_library_takes_is_guarded_like_any(
+    clean_cluster: Api, guard: GuardProcess, parameters: str
+) -> None:
+    """Thousands of levels deep, or with half a character: that is neither a way past the guard nor a reason."""
     api = clean_cluster
     await publish(api, device("a"))
     await new_claims(api, "first")
     body = claim("deep", exactly(CLASS))
     body["spec"]["devices"]["config"] = [{"opaque": {"driver": CLASS, "parameters": {"a": "the parameters"}}}]
-    await create_raw(api, body, '"the parameters"', "[" * 3000 + "1" + "]" * 3000)
+    await create_raw(api, body, '"the parameters"', parameters)
     assert await _allocate_deep(api, result("a")) == (200, "")
     assert await refusal(api, "first", result("a")) == f"device {CLASS}/pool/a is held by claim {NS}/deep"
     await api.session.patch(f"{CLAIMS.path(NS, 'deep')}/status", json={"status": {"allocation": None}}, headers=_MERGE)
