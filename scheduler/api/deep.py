@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ LEVELS_MAX = 200
 """What lies deeper is taken out; no field that is read lies deeper than 20 levels."""
 
 T = TypeVar("T")
+Decoded = TypeVar("Decoded", covariant=True)
 _BLOCK_BYTES = 256 * 1024
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _STEPS = np.zeros(256, np.int8)
@@ -31,6 +32,12 @@ _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
 
 class TooDeepError(msgspec.DecodeError):
     """A field that is read is nested too deeply."""
+
+
+class Decodes(Protocol[Decoded]):
+    """What makes something of JSON, as msgspec's decoders do; what it passes on as sent is msgspec.Raw."""
+
+    def decode(self, raw: bytes | msgspec.Raw, /) -> Decoded: ...
 
 
 class Shallow:
@@ -137,7 +144,7 @@ def plain(raw: bytes | msgspec.Raw) -> Any:
         return msgspec.json.decode(Halves(text).text)
 
 
-def decode_deep(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
+def decode_deep(decoder: Decodes[T], raw: bytes | msgspec.Raw) -> T:
     """``decoder.decode(raw)`` for input of any depth, halves of characters included. Raises msgspec.DecodeError."""
     try:
         return _decode_deep(decoder, raw)
@@ -151,7 +158,7 @@ def decode_deep(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T
         return found
 
 
-def _decode_deep(decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
+def _decode_deep(decoder: Decodes[T], raw: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(raw)
     except RecursionError:

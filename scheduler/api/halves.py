@@ -18,6 +18,7 @@ _ESCAPES = re.compile(
 _BASES = {0xE000: re.compile(rb"\\u[eE][0-7]"), 0xF000: re.compile(rb"\\u[fF][0-7]")}
 """Where halves may go, 2,048 characters each for private use, and what shows that they are in use."""
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_CODES = re.compile(rb"\\(?:u([0-9a-f]{4})|.)", re.DOTALL)
 _FIRST, _COUNT = 0xD800, 0x800
 
 
@@ -30,7 +31,6 @@ class Halves:
 
     def __init__(self, raw: bytes) -> None:
         self._base = next((base for base, used in _BASES.items() if not used.search(raw)), 0)
-        self._back = re.compile(rb"\\(?:u([0-9a-f]{4})|.)", re.DOTALL)
         self.text = _ESCAPES.sub(self._moved, raw) if _HALF.search(raw) else raw
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
@@ -41,7 +41,7 @@ class Halves:
 
     def whole(self, part: bytes) -> bytes:
         """``part``, taken from the text, with its halves."""
-        return self._back.sub(self._moved_back, part) if self._base else part
+        return _CODES.sub(self._moved_back, part) if self._base else part
 
     def _moved_back(self, found: re.Match[bytes]) -> bytes:
         if found.group(1) is None or not self._stands_for_half(code := int(found.group(1), 16)):

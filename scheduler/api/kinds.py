@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from scheduler.api.core import Namespace, Node, Pod
-from scheduler.api.deep import Shallow, TooDeepError, decode_deep
-from scheduler.api.halves import Halves
+from scheduler.api.deep import decode_deep
 from scheduler.api.meta import ObjectMeta
 from scheduler.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.errors import UserError
@@ -93,7 +92,7 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
         except msgspec.ValidationError:
             if b"null" not in bytes(raw):
                 raise
-            found = decode_deep(decoder, _encoded_without_nulls(raw))
+            found = decode_deep(decoder, decode_deep(_WITHOUT_NULLS, raw))
         return found if kind.wire is None else found.v1()
     except msgspec.DecodeError as error:
         try:
@@ -104,23 +103,18 @@ def decode(kind: Kind, raw: bytes | msgspec.Raw) -> Any:
         raise DecodeError(f"{kind.name} {name}", path.rstrip("`"), problem) from error
 
 
-def _encoded_without_nulls(raw: bytes | msgspec.Raw) -> msgspec.Raw:
-    """The same object without its nulls; ``opaque.parameters`` stay as they were sent, nulls and all."""
-    # Halves of characters and what is too deep are taken out first: what an unreadable claim holds would look free.
-    halves = Halves(bytes(raw))
-    try:
-        stripped = _stripped(msgspec.Raw(halves.text))
-    except RecursionError:
-        shallow = Shallow(halves.text)
-        try:
-            stripped = msgspec.Raw(shallow.whole(bytes(_stripped(msgspec.Raw(shallow.text)))))
-        except RecursionError:  # brackets that do not match: no JSON at all
-            raise TooDeepError("nested too deeply") from None
-    return msgspec.Raw(halves.whole(bytes(stripped)))
-
-
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ENTRIES = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class _WithoutNulls:
+    """Makes of an object the same without its nulls; ``opaque.parameters`` stay as they were sent, nulls and all."""
+
+    def decode(self, raw: bytes | msgspec.Raw, /) -> msgspec.Raw:
+        return _stripped(msgspec.Raw(bytes(raw)))
+
+
+_WITHOUT_NULLS = _WithoutNulls()
 
 
 def _stripped(raw: msgspec.Raw, opaque: bool = False) -> msgspec.Raw:

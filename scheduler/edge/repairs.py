@@ -68,7 +68,7 @@ class Repairer:
         try:
             await self._write(repair, dry=False)
         except AnswerLost as error:
-            return await self._read_back(repair, dry, str(error))
+            return await self._read_back(repair, str(error))
         except (ClusterError, DecodeError) as error:
             return self._refused(repair, error)
         return Outcome(repair.does, repair.body, DONE)
@@ -121,9 +121,7 @@ class Repairer:
         query = {"dryRun": "All"} if dry else None
         await self._client.call("PATCH", path, repair.body.encode(), bodies.MERGE_PATCH, query=query)
 
-    async def _read_back(self, repair: Repair, dry: bool, why: str) -> Outcome:
-        if dry:
-            return Outcome(repair.does, repair.body, FAILED, why)
+    async def _read_back(self, repair: Repair, why: str) -> Outcome:
         try:
             now = await self._version(repair)
         except NotFound:

@@ -124,7 +124,6 @@ class _WithHalves:
 
 def _halves_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(deep, "Halves", _WithHalves)
-    patch.setattr(kinds, "Halves", _WithHalves)
 
 
 def _not_cut(raw: bytes) -> None:
@@ -256,7 +255,7 @@ PROTECTIONS = (
     Protection(
         "depth of JSON: beside fields that are null",
         _deep_object_with_nulls,
-        lambda patch: patch.setattr(kinds, "Shallow", _not_cut),
+        lambda patch: patch.setattr(deep, "Shallow", _not_cut),
     ),
     Protection("depth of JSON: the watch goes on", _met(_deep_parameters), _plain_decode),
     Protection("halves of characters: a list", _list_with_halves, _halves_stay),
