@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from e2e.conformity.rules import held_and_given
+from e2e.conformity.schedule_compare import schedule_difference
 
 Json = dict[str, Any]
 
@@ -51,6 +52,40 @@ def _share_of_a_dedicated_device(case: Json, ours: Json, theirs: Json) -> bool:
     )
 
 
+def _users_on_nodes_that_do_not_exist(case: Json, ours: Json, theirs: Json) -> bool:
+    """Without any node upstream counts who uses a claim on nodes that are gone; with one it does not."""
+    skipped, theirs_skipped = _skipped(ours), _skipped(theirs)
+    return (
+        not any(item["kind"] == "Node" for item in case["objects"])
+        and set(skipped) - set(theirs_skipped) == {"VolumeRestrictions"}
+        and list(schedule_difference(ours, theirs)) == ["prefilter/skipped"]
+        and _pod_of_a_claim_for_one(case)
+    )
+
+
+def _skipped(answer: Json) -> list[str]:
+    return (answer.get("prefilter") or {}).get("skipped") or []
+
+
+def _pod_of_a_claim_for_one(case: Json) -> bool:
+    """Whether a placed Pod uses a claim for one Pod only that the Pod of the case wants, too."""
+    exclusive = {
+        (item["metadata"]["namespace"], item["metadata"]["name"])
+        for item in case["objects"]
+        if item["kind"] == "PersistentVolumeClaim" and "ReadWriteOncePod" in item["spec"].get("accessModes", ())
+    }
+    placed = [item for item in case["objects"] if item["kind"] == "Pod" and item["spec"].get("nodeName")]
+    wanted = exclusive & _claims(case["pod"])
+    return any(wanted & _claims(pod) for pod in placed)
+
+
+def _claims(pod: Json) -> set[tuple[str, str]]:
+    volumes = [
+        one["persistentVolumeClaim"] for one in pod["spec"].get("volumes") or () if "persistentVolumeClaim" in one
+    ]
+    return {(pod["metadata"].get("namespace") or "default", volume["claimName"]) for volume in volumes}
+
+
 def _status(item: Json) -> Json:
     status: Json = item.get("status") or {}
     return status
@@ -60,6 +95,7 @@ SCHEDULE_RULES: tuple[ScheduleRule, ...] = (
     ScheduleRule("device node selector of several terms", _terms_of_a_device),
     ScheduleRule("share of a device that is dedicated now", _share_of_a_dedicated_device),
     ScheduleRule("a claim in the way where other claims find nothing", _claim_in_the_way),
+    ScheduleRule("users of a claim on nodes that do not exist", _users_on_nodes_that_do_not_exist),
 )
 
 
