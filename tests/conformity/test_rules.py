@@ -41,7 +41,10 @@ def _exclusive(*more: dict[str, Any], node: str = "gone") -> dict[str, Any]:
     claim = {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {"accessModes": ["ReadWriteOncePod"]}}
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     user = {"kind": "Pod", "metadata": {"name": "u"}, "spec": {"volumes": volumes, "nodeName": node}}
-    return {"objects": [claim, user, *more], "pod": {"metadata": {"name": "p"}, "spec": {"volumes": volumes}}}
+    return {
+        "objects": [claim, user, *more],
+        "pod": {"metadata": {"name": "p"}, "spec": {"containers": [], "volumes": volumes}},
+    }
 
 
 @pytest.mark.parametrize(
