@@ -245,16 +245,19 @@ class World:
         return found
 
     async def _shown(self, path: str, body: Object, mutant: Mutant) -> None:
-        """First by the watch, then in a LIST; a LIST that is no JSON is followed by one without the mutant."""
+        """First by the watch, then in LISTs of both forms; one that is no JSON is followed by one without it."""
         self.client.revision = next(self._revisions)
         self.client.show(path, "MODIFIED", mutant.raw)
         if readable(mutant.raw):
             self.client.objects[path][_key(body)] = mutant.raw
-        else:
-            self.client.pages[path] = b'{"metadata":{"resourceVersion":"9"},"items":[' + mutant.raw + b"]}"
         await self._settle()
-        self.client.relist(path)
-        await self._settle()
+        (reflector,) = (one for one in self.service.reflectors.values() if one.kind.path() == path)
+        for by_watch in (False, True):
+            if not readable(mutant.raw):
+                self.client.torn[path] = mutant.raw
+            reflector._by_watch = by_watch
+            self.client.relist(path)
+            await self._settle()
 
     def _named_once(self, kind: Kind, mutant: Mutant) -> list[str]:
         """An object that cannot be decoded is named, by its key, one time although it was seen twice."""

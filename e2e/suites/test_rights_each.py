@@ -125,7 +125,8 @@ class _Sink:
 async def follow(kind: Kind, verb: str, kit: Kit) -> None:
     """The copy of a kind is complete (list) and stays current (watch)."""
     troubles: list[str] = []
-    reflector = Reflector(kit.client, kind, _Sink(), on_trouble=troubles.append)
+    # A LIST by a watch needs no right to list: in pages it does, and that is what every gap may fall back to.
+    reflector = Reflector(kit.client, kind, _Sink(), on_trouble=troubles.append, by_watch=verb != "list")
     task = asyncio.create_task(reflector.run())
     try:
 

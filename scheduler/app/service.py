@@ -28,6 +28,7 @@ from scheduler.cel import build_parser
 from scheduler.config import SchedulerConfig
 from scheduler.dra.features import Features
 from scheduler.edge.audit_hooks import AuditedClaims, AuditedReports
+from scheduler.edge.bad_objects import BadObject
 from scheduler.edge.binder import Binder
 from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
@@ -40,7 +41,7 @@ from scheduler.edge.group_status import GroupStatusWriter
 from scheduler.edge.loop import SchedulingLoop
 from scheduler.edge.pod_claims import PodClaims
 from scheduler.edge.reconcile import Reconciler
-from scheduler.edge.reflector import BadObject, Reflector
+from scheduler.edge.reflector import Reflector
 from scheduler.edge.reports import AttemptReports, Log
 from scheduler.edge.status import StatusWriter
 from scheduler.edge.volumes import VolumeWriter

@@ -1,4 +1,4 @@
-"""LIST in pages: all objects of a kind at one revision, undecoded."""
+"""LIST in pages: all objects of a kind at one revision."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Mapping
 import msgspec
 
 from scheduler.api.deep import decode_deep
-from scheduler.api.kinds import Kind
+from scheduler.api.kinds import DecodeError, Kind, decode
 from scheduler.api.meta import revision_of
 from scheduler.edge.client import ApiClient
+from scheduler.edge.difference import Listed
 from scheduler.edge.errors import AnswerLost, Gone
+from scheduler.edge.timeslices import TimeSlices
 
 PAGE_LIMIT = 500
 RESTARTS_MAX = 2
@@ -36,7 +38,23 @@ class Lister:
     def __init__(
         self, client: ApiClient, kind: Kind, selector: Mapping[str, str], page_limit: int = PAGE_LIMIT
     ) -> None:
-        self._client, self._path, self._selector, self._page_limit = client, kind.path(), selector, page_limit
+        self._client, self._kind, self._path = client, kind, kind.path()
+        self._selector, self._page_limit = selector, page_limit
+
+    async def list_decoded(self) -> tuple[list[Listed], int]:
+        """``list_raw``, decoded in slices of time."""
+        items, revision = await self.list_raw()
+        slices = TimeSlices()
+        found: list[Listed] = []
+        for raw in items:
+            try:
+                # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
+                found.append((raw, decode(self._kind, bytes(raw))))
+            except DecodeError as error:
+                found.append((raw, error))
+            if slices.over:
+                await slices.rest()
+        return found, revision
 
     async def list_raw(self) -> tuple[list[msgspec.Raw], int]:
         """All objects and the revision they are a snapshot of. Raises ClusterError.

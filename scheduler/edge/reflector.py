@@ -1,9 +1,10 @@
-"""Keeps a copy of all objects of one kind: LIST in pages, then WATCH from that revision, for ever.
+"""Keeps a copy of all objects of one kind: a LIST, then a WATCH from that revision, for ever.
 
-What arrives is delivered in batches as ``Change``s. A gap (410, a revision the server does not know) is closed by a
-new LIST that is *compared* with the copy, so that deletions in the gap are seen, and an object deleted and created
-again under one name is reported as two changes. One undecodable object is reported and skipped; a good version known
-before is kept. Source of the rules: client-go's reflector, 1.37.
+Where the server can, both are one request: a watch that begins with everything there is. Else, and after such a one
+that was cut short, the LIST comes in pages. What arrives is delivered in batches as ``Change``s. A gap (410, a revision
+the server does not know) is closed by a new LIST that is *compared* with the copy, so that deletions in the gap are
+seen, and an object deleted and created again under one name is reported as two changes. One undecodable object is
+reported and skipped; a good version known before is kept. Source of the rules: client-go's reflector, 1.37.
 """
 
 from __future__ import annotations
@@ -11,23 +12,25 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 import msgspec
 
 from scheduler.api.changes import Change
 from scheduler.api.kinds import DecodeError, Kind, decode
-from scheduler.api.meta import ObjectMeta
 from scheduler.edge.backoff import Backoff
+from scheduler.edge.bad_objects import BadObject, BadObjects, readable_meta
 from scheduler.edge.client import ApiClient, Sleep
 from scheduler.edge.copies import Copy
-from scheduler.edge.difference import missed_changes, revision_of
-from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError
+from scheduler.edge.difference import Listed, missed_changes, revision_of, take_listed
+from scheduler.edge.errors import AnswerLost, ApiError, ApiUnavailable, Gone, NotFound, ServerError
+from scheduler.edge.initial_events import QUERY, REFUSED, InitialEvents, cut_short
 from scheduler.edge.lines import LineSplitter, LineTooLongError
-from scheduler.edge.lister import PAGE_LIMIT, Lister
+from scheduler.edge.lister import LIST_TIMEOUT_S, PAGE_LIMIT, Lister
 from scheduler.edge.timeslices import TimeSlices, in_slices
-from scheduler.edge.watch_events import EventReader, StartOverError, meta_of
+from scheduler.edge.watch_events import EventReader, StartOverError
 from scheduler.errors import ClusterError
 from scheduler.explain.attempts import ended
 
@@ -44,8 +47,6 @@ REFUSED_PAUSE_MAX_S = 4.0
 RECONCILE_WAIT_S = 90.0
 EVENTS_AT_ONCE = 16
 """Events, and changes of the first LIST, that are taken between two looks at the clock."""
-LISTED_AT_ONCE = 100
-"""Objects of a first LIST that are compared with the copy between two looks at the clock."""
 
 
 class Sink(Protocol):
@@ -57,15 +58,6 @@ class Sink(Protocol):
         The batch may be empty (a bookmark). Called before ``wait_revision`` wakes anybody, so for a sink that
         applies at once, waiting for a revision means waiting until it is applied.
         """
-
-
-class BadObject(msgspec.Struct, frozen=True):
-    """An object that could not be decoded. ``kept``: an earlier good version stays in use."""
-
-    kind: Kind
-    key: str
-    problem: str
-    kept: bool
 
 
 class Counters(msgspec.Struct):
@@ -82,7 +74,8 @@ class Reflector:
 
     ``optional``: a server that does not serve the kind counts as one without objects. ``on_trouble`` gets a sentence
     for each failure that is retried. ``beginning``: held while the first LIST is fetched, decoded and delivered, so
-    that not every kind does that at once; a later LIST waits for nobody.
+    that not every kind does that at once; a later LIST waits for nobody. ``by_watch``: whether the server is asked to
+    list by a watch.
     """
 
     def __init__(
@@ -100,6 +93,7 @@ class Reflector:
         silence_timeout_s: float = SILENCE_TIMEOUT_S,
         page_limit: int = PAGE_LIMIT,
         beginning: asyncio.Semaphore | None = None,
+        by_watch: bool = True,
     ) -> None:
         self.kind = kind
         self.store = Copy()
@@ -109,29 +103,30 @@ class Reflector:
         self._client, self._sink, self._path = client, sink, kind.path()
         self._selector = {"fieldSelector": field_selector} if field_selector else {}
         self._lister = Lister(client, kind, self._selector, page_limit)
-        self._optional, self._on_bad_object, self._on_trouble = optional, on_bad_object, on_trouble
+        self._optional, self._on_trouble = optional, on_trouble
+        self._bad = BadObjects(kind, on_bad_object)
         self._rng, self._sleep = rng or random.Random(), sleep
         self._silence_timeout_s = silence_timeout_s
         self._backoff = Backoff(self._rng)
         # A refused connection costs the server nothing: ask often, so that its return is noticed soon.
         self._refused_backoff = Backoff(self._rng, max_s=REFUSED_PAUSE_MAX_S)
-        self._told: dict[str, tuple[str, str]] = {}  # key of an undecodable object → uid and problem that were told
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiter_count = 0
         self._events_at_gap = -1
         self._reader = EventReader(kind, self._path)
         self._beginning = beginning
         self._unserved_times = 0
+        self._by_watch = by_watch
+        self._behind = True  # only a LIST helps: the next watch has to begin with one
+        self._cut_short = False  # the last LIST by a watch: in pages, then
 
     async def run(self) -> None:
         """List and watch until cancelled. Never raises for what the server or the network does."""
         while True:
+            self._behind = True
             try:
-                if self._beginning is None or self.synced.is_set():
-                    await self._list_and_deliver()
-                else:
-                    async with self._beginning:
-                        await self._list_and_deliver()
+                if not self._by_watch or self._cut_short:
+                    await self._list_in_pages()
                 await self._watch_until_gap()
             except StartOverError as reason:
                 self._on_trouble(f"{self.kind.resource}: listing again: {reason}")
@@ -143,6 +138,11 @@ class Reflector:
                 self.counters.failures += 1
                 self._on_trouble(f"{self.kind.resource}: {error}")
                 await self._sleep(self._pause_s(error))
+
+    async def _take_turn(self, held: AsyncExitStack) -> None:
+        """While a first LIST is under way, see ``beginning``."""
+        if self._beginning is not None and not self.synced.is_set():
+            await held.enter_async_context(self._beginning)
 
     def _pause_s(self, error: ClusterError) -> float:
         if isinstance(error, ApiUnavailable):
@@ -175,29 +175,15 @@ class Reflector:
         """Objects by key, keys of those that cannot be decoded (reported), revision."""
         objects: dict[str, Any] = {}
         bad: set[str] = set()
-        items, revision = await self._lister.list_raw()
-        for raw, found in await self._decoded(items):
+        items, revision = await self._lister.list_decoded()
+        for raw, found in items:
             if isinstance(found, DecodeError):
-                key = self._key_of_bad(raw)
-                bad.add(key)
-                self._report_bad(key, self._uid_of_bad(raw), found, kept=key in self.store)
+                known_as = readable_meta(raw)
+                bad.add(known_as.key)
+                self._bad.report(known_as.key, known_as.uid, found, kept=known_as.key in self.store)
             else:
                 objects[found.metadata.key] = found
         return objects, bad, revision
-
-    async def _decoded(self, items: list[msgspec.Raw]) -> list[tuple[msgspec.Raw, Any]]:
-        """Each item with its object, or with the DecodeError that says why there is none. In slices of time."""
-        slices = TimeSlices()
-        found: list[tuple[msgspec.Raw, Any]] = []
-        for raw in items:
-            try:
-                # Copied: fields kept raw are views, and one of them would keep the whole page in memory.
-                found.append((raw, decode(self.kind, bytes(raw))))
-            except DecodeError as error:
-                found.append((raw, error))
-            if slices.over:
-                await slices.rest()
-        return found
 
     async def reconcile(self) -> int:
         """Compare the copy with a fresh LIST and deliver what the watch missed; how many objects that were.
@@ -226,15 +212,23 @@ class Reflector:
 
     # LIST
 
-    async def _list_and_deliver(self) -> None:
-        items, revision = await self._lister.list_raw()
+    async def _list_in_pages(self) -> None:
+        self._cut_short = False
+        async with AsyncExitStack() as turn:
+            await self._take_turn(turn)
+            await self._listed(*await self._lister.list_decoded())
+
+    async def _listed(self, items: list[Listed], revision: int) -> None:
+        """Bring the copy to a complete LIST, and deliver what that changed."""
         self.counters.lists += 1
         self._unserved_times = 0
-        steps = self._difference_steps(await self._decoded(items), revision)
-        batch = ended(steps) if self.synced.is_set() else await in_slices(steps)
-        if not self.synced.is_set():
-            batch = await self._begin(batch)
+        steps = take_listed(self.kind, self.store, items, revision, self._bad)
+        if self.synced.is_set():
+            batch = ended(steps)
+        else:
+            batch = await self._begin(await in_slices(steps))
         self._advance(batch, revision, reset=True)
+        self._behind = False
         self.synced.set()
         self._backoff.reset()
 
@@ -252,54 +246,11 @@ class Reflector:
                 await slices.rest()
         return batch[last:]
 
-    def _difference_steps(
-        self, items: list[tuple[msgspec.Raw, Any]], revision: int
-    ) -> Generator[None, None, list[Change]]:
-        """What changed between the copy and a complete LIST: deletions first. Updates the copy."""
-        gone = dict(self.store)
-        changes: list[Change] = []
-        told, self._told = self._told, {}  # whatever is not in the LIST any more is forgotten
-        for number, (raw, new) in enumerate(items):
-            if number % LISTED_AT_ONCE == 0:
-                yield
-            if isinstance(new, DecodeError):
-                self._keep_if_same(raw, new, gone, told)
-                continue
-            meta = new.metadata
-            key, old = meta.key, self.store.get(meta.key)
-            if old is not None and old.metadata.uid == meta.uid:
-                gone.pop(key, None)
-                if old.metadata.resourceVersion == meta.resourceVersion:
-                    continue
-            else:
-                old = None
-            changes.append(Change(self.kind, old, new, revision_of(meta.resourceVersion), True))
-        deletions = [Change(self.kind, old, None, revision, True) for old in gone.values()]
-        for deletion in deletions:
-            del self.store[deletion.old.metadata.key]
-        for number, change in enumerate(changes):
-            if number % LISTED_AT_ONCE == 0:
-                yield
-            self.store[change.new.metadata.key] = change.new
-        return deletions + changes
-
-    def _keep_if_same(
-        self, raw: msgspec.Raw, error: DecodeError, gone: dict[str, Any], told: dict[str, tuple[str, str]]
-    ) -> None:
-        meta = self._meta_of_bad(raw)
-        key = meta.key if meta else ""
-        if key in told:
-            self._told[key] = told[key]
-        known = self.store.get(key)
-        kept = known is not None and meta is not None and known.metadata.uid == meta.uid
-        if kept:
-            gone.pop(key, None)
-        self._report_bad(key, meta.uid if meta else "", error, kept)
-
     async def _unserved(self, error: NotFound) -> None:
         self._unserved_times += 1
         if self._optional and (not self.store or self._unserved_times >= UNKNOWN_KIND_TIMES):
-            self._advance(ended(self._difference_steps([], self.revision)), self.revision, reset=False)
+            nothing = ended(take_listed(self.kind, self.store, [], self.revision, self._bad))
+            self._advance(nothing, self.revision, reset=False)
             self.synced.set()
             await self._sleep(UNKNOWN_KIND_PAUSE_S)
             return
@@ -310,7 +261,10 @@ class Reflector:
     # WATCH
 
     async def _watch_until_gap(self) -> None:
-        """Watch again and again from where the last stream ended. Raises StartOverError or Gone."""
+        """Watch again and again from where the last stream ended. Raises StartOverError.
+
+        While a LIST is still missing (the first stream begins with one), raises what a LIST raises.
+        """
         loop = asyncio.get_running_loop()
         while True:
             started_s, events_before = loop.time(), self.counters.events
@@ -321,6 +275,12 @@ class Reflector:
             except NotFound:
                 raise
             except ClusterError as error:
+                if self._behind:
+                    self._cut_short = isinstance(error, AnswerLost)
+                    self._by_watch = not (isinstance(error, ApiError) and error.status in REFUSED)
+                    if self._by_watch:
+                        raise
+                    return
                 self.counters.failures += 1
                 self._on_trouble(f"{self.kind.resource}: {error}")
                 if _unknown_revision(error):
@@ -341,23 +301,54 @@ class Reflector:
         query = {
             **self._selector,
             "watch": "1",
-            "resourceVersion": str(self.revision),
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(self._rng.randint(WATCH_TIMEOUT_MIN_S, WATCH_TIMEOUT_MAX_S)),
+            **(QUERY if self._behind else {"resourceVersion": str(self.revision)}),
         }
-        splitter = LineSplitter()
-        self.counters.watches += 1
-        async with self._client.stream(self._path, query, silence_timeout_s=self._silence_timeout_s) as chunks:
-            async for chunk in chunks:
-                try:
-                    lines = splitter.feed(chunk)
-                except LineTooLongError as error:
-                    raise StartOverError(str(error)) from error
-                slices = TimeSlices()
-                for start in range(0, len(lines), EVENTS_AT_ONCE):
-                    self._take(lines[start : start + EVENTS_AT_ONCE])
-                    if slices.over:
-                        await slices.rest()
+        async with AsyncExitStack() as turn:
+            if self._behind:
+                await self._take_turn(turn)
+            self.counters.watches += 1
+            try:
+                async with (
+                    asyncio.timeout(LIST_TIMEOUT_S if self._behind else None) as limit,
+                    self._client.stream(self._path, query, silence_timeout_s=self._silence_timeout_s) as chunks,
+                ):
+                    splitter = LineSplitter()
+                    if self._behind:
+                        await self._begin_by_watch(chunks, splitter, limit)
+                        await turn.aclose()
+                    async for chunk in chunks:
+                        await self._take_all(splitter.feed(chunk))
+            except LineTooLongError as error:
+                raise StartOverError(str(error)) from error
+            except TimeoutError:
+                raise cut_short(self._path) from None
+
+    async def _begin_by_watch(
+        self, chunks: AsyncIterator[bytes], splitter: LineSplitter, limit: asyncio.Timeout
+    ) -> None:
+        """Take the LIST that a stream begins with, and the events that came with its end."""
+        first, slices, clock = InitialEvents(self.kind, self._reader), TimeSlices(), asyncio.get_running_loop().time
+        async for chunk in chunks:
+            lines = splitter.feed(chunk)
+            while lines and not first.complete:
+                del lines[: first.take(lines[:EVENTS_AT_ONCE])]
+                if slices.over:
+                    await slices.rest()
+            limit.reschedule(None if first.complete else clock() + LIST_TIMEOUT_S)
+            if first.complete:
+                await self._listed(first.items, first.revision)
+                await self._take_all(lines)
+                return
+        raise cut_short(self._path)
+
+    async def _take_all(self, lines: list[bytes]) -> None:
+        slices = TimeSlices()
+        for start in range(0, len(lines), EVENTS_AT_ONCE):
+            self._take(lines[start : start + EVENTS_AT_ONCE])
+            if slices.over:
+                await slices.rest()
 
     def _take(self, lines: list[bytes]) -> None:
         """Apply some events and deliver them as one batch, also when a later line is bad."""
@@ -380,7 +371,7 @@ class Reflector:
         key = meta.key
         old = self.store.get(key)
         if kind == "DELETED":
-            self._told.pop(key, None)
+            self._bad.forget(key)
             if old is not None and old.metadata.uid == meta.uid:
                 del self.store[key]
                 batch.append(Change(self.kind, old, None, revision))
@@ -396,9 +387,9 @@ class Reflector:
             try:
                 new = decode(self.kind, new)
             except DecodeError as error:
-                self._report_bad(key, meta.uid, error, kept=old is not None)
+                self._bad.report(key, meta.uid, error, kept=old is not None)
                 return revision
-        self._told.pop(key, None)
+        self._bad.forget(key)
         self.store[key] = new
         batch.append(Change(self.kind, old, new, revision))
         return revision
@@ -421,27 +412,6 @@ class Reflector:
         again = self.counters.events == self._events_at_gap
         self._events_at_gap = self.counters.events
         return again
-
-    def _meta_of_bad(self, raw: msgspec.Raw) -> ObjectMeta | None:
-        try:
-            return meta_of(raw)
-        except msgspec.DecodeError:
-            return None
-
-    def _key_of_bad(self, raw: msgspec.Raw) -> str:
-        meta = self._meta_of_bad(raw)
-        return meta.key if meta else ""
-
-    def _uid_of_bad(self, raw: msgspec.Raw) -> str:
-        meta = self._meta_of_bad(raw)
-        return meta.uid if meta else ""
-
-    def _report_bad(self, key: str, uid: str, error: DecodeError, kept: bool) -> None:
-        """Once for an object and its problem, however often it is shown or listed again."""
-        if self._told.get(key) == (uid, str(error)):
-            return
-        self._told[key] = (uid, str(error))
-        self._on_bad_object(BadObject(self.kind, key, str(error), kept))
 
 
 def _unknown_revision(error: ClusterError) -> bool:

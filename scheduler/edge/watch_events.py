@@ -65,6 +65,14 @@ class EventReader:
             raise StartOverError(f"unreadable watch event: {error}") from error
 
 
+def raw_object(line: bytes) -> msgspec.Raw:
+    """The bytes of an event's object, whatever they hold. Raises StartOverError for a line that is no event."""
+    try:
+        return decode_deep(_EVENT, line).object
+    except msgspec.DecodeError as error:
+        raise StartOverError(f"unreadable watch event: {error}") from error
+
+
 def meta_of(raw: msgspec.Raw) -> ObjectMeta:
     """The metadata of an object whose other fields may be wrong. Raises msgspec.DecodeError."""
     return decode_deep(_META, raw).metadata

@@ -91,8 +91,9 @@ async def lines(request: WatchRequest, store: Store, renderer: Renderer, stream:
         if request.start is None:
             for part in _paced(_initial(request, renderer), stream):
                 yield part
-        if request.initial_events:
-            yield renderer.bookmark(store.revision, initial_end=True)
+        if request.initial_events and stream.due() is None:
+            # Of what happens while they are sent, the events come later: the bookmark must not be ahead of them.
+            yield renderer.bookmark(start, initial_end=True)
         while True:
             stream.wake.clear()
             changes = request.table.since(position)

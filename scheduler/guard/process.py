@@ -23,6 +23,7 @@ from scheduler.api.versions import ResourceKinds
 from scheduler.dra.admissions import HELD_MAX, Admissions
 from scheduler.dra.features import Features
 from scheduler.edge.auth import Authorizer
+from scheduler.edge.bad_objects import BadObject
 from scheduler.edge.beat import Beat
 from scheduler.edge.certificates import ServingCertificate
 from scheduler.edge.client import ApiClient, OpenGate
@@ -34,7 +35,6 @@ from scheduler.edge.http import Check, HealthServer, ping
 from scheduler.edge.leader import LeaderElector
 from scheduler.edge.logging import configure_logging, get_logger
 from scheduler.edge.loop_trouble import run_to_end
-from scheduler.edge.reflector import BadObject
 from scheduler.errors import ConfigError
 from scheduler.guard.activity import Activity
 from scheduler.guard.frame import quiet_kopf, run_kopf

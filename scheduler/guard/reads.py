@@ -12,10 +12,11 @@ from scheduler.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from scheduler.api.versions import ResourceKinds
 from scheduler.dra.admissions import Admissions, Reservation
 from scheduler.dra.slices import SliceStore
+from scheduler.edge.bad_objects import BadObject
 from scheduler.edge.client import ApiClient
 from scheduler.edge.errors import NotFound
 from scheduler.edge.lister import Lister
-from scheduler.edge.reflector import BadObject, Reflector
+from scheduler.edge.reflector import Reflector
 from scheduler.errors import SchedulerError
 
 FRESH_TIMEOUT_S = 2.0

@@ -75,7 +75,8 @@ async def test_both_claims_go_back_when_the_order_is_unknown() -> None:
         claims, revisions = w.service.committer.performer.claims, w.service.committer.verification.revisions
         allocate, wait, done = claims.allocate, revisions.wait_revision, list[str]()
         # The watch is gone before we write; the LIST that follows waits until everything is stored, without order.
-        lister = w.service.reflectors[RESOURCE_CLAIM.name]._lister
+        reflector = w.service.reflectors[RESOURCE_CLAIM.name]
+        lister, reflector._by_watch = reflector._lister, False
         list_raw, stored, asked = lister.list_raw, asyncio.Event(), asyncio.Event()
 
         async def listed_late() -> Any:

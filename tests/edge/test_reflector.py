@@ -13,9 +13,10 @@ from aiohttp import web
 
 from scheduler.api.changes import Change
 from scheduler.api.kinds import DEVICE_TAINT_RULE, NODE, convert
+from scheduler.edge.bad_objects import BadObject
 from scheduler.edge.client import ApiClient
 from scheduler.edge.lines import LineSplitter
-from scheduler.edge.reflector import BadObject, Reflector
+from scheduler.edge.reflector import Reflector
 
 from .scripted import ScriptedServer, Sleeps, reply, status
 
@@ -93,6 +94,7 @@ async def running(
         client,
         options.pop("kind", NODE),
         sink,
+        by_watch=options.pop("by_watch", False),
         on_bad_object=sink.bad.append,
         on_trouble=sink.trouble.append,
         rng=random.Random(1),

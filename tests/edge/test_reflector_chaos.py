@@ -93,16 +93,21 @@ async def act(server: EmbeddedServer, client: ApiClient, kind: Kind, rng: random
             raise
 
 
+@pytest.mark.parametrize("by_watch", [True, False], ids=["by-watch", "in-pages"])
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", [NODE, POD], ids=["nodes", "pods"])
-async def test_copy_equals_server_after_any_faults(embedded: EmbeddedServer, seed: int, kind: Kind) -> None:
+async def test_copy_equals_server_after_any_faults(
+    embedded: EmbeddedServer, seed: int, kind: Kind, by_watch: bool
+) -> None:
     """Random writes among cut, closed, compacted and refused watches: nothing is lost, nothing told twice."""
     rng = random.Random(seed)
     ledger = Ledger()
     writer = ApiClient(Access(embedded.url))
     reader = ApiClient(Access(embedded.url), user_agent="reflector", sleep=Quick())
     selector = RUNNING if kind is POD else ""
-    reflector = Reflector(reader, kind, ledger, field_selector=selector, rng=rng, sleep=Quick(), page_limit=3)
+    reflector = Reflector(
+        reader, kind, ledger, field_selector=selector, rng=rng, sleep=Quick(), page_limit=3, by_watch=by_watch
+    )
     task = asyncio.create_task(reflector.run())
     async with writer, reader:
         for _ in range(250):

@@ -45,6 +45,7 @@ from scheduler.config import document, load_config
 from scheduler.dra import admissions
 from scheduler.dra import selectors as device_selectors
 from scheduler.edge import lines, lister, reflector, watch_events
+from scheduler.edge.bad_objects import BadObject, BadObjects
 from scheduler.errors import ConfigError
 from scheduler.explain import fit
 from scheduler.state import labels as label_columns
@@ -167,10 +168,10 @@ def _every_digit(patch: pytest.MonkeyPatch) -> None:
 
 
 def _told_each_time(patch: pytest.MonkeyPatch) -> None:
-    def report(self: reflector.Reflector, key: str, uid: str, error: kinds.DecodeError, kept: bool) -> None:
-        self._on_bad_object(reflector.BadObject(self.kind, key, str(error), kept))
+    def report(self: BadObjects, key: str, uid: str, error: kinds.DecodeError, kept: bool) -> None:
+        self._tell(BadObject(self._kind, key, str(error), kept))
 
-    patch.setattr(reflector.Reflector, "_report_bad", report)
+    patch.setattr(BadObjects, "report", report)
 
 
 def _plain_decode(patch: pytest.MonkeyPatch) -> None:

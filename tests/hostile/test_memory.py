@@ -9,7 +9,7 @@ import pytest
 from e2e.fuzz import memory, objects
 from e2e.fuzz.memory import GROWTH_MAX_MB, PEAK_MAX_MB, MemoryBound
 from e2e.fuzz.mutate import BYTES_MAX, Mutant, Mutator, encode
-from scheduler.edge import reflector
+from scheduler.edge import lister
 
 LARGE_MUTANTS = 80
 """Of the largest size, each decoded once in a LIST: 240 MB if every one of them is kept."""
@@ -34,13 +34,13 @@ measured = pytest.mark.skipif(not memory.measurable(), reason="resident memory i
 @pytest.mark.usefixtures("large_mutants")
 async def test_a_reflector_that_keeps_every_mutant_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the kind and both amounts."""
-    kept, decode = list[bytes](), reflector.decode
+    kept, decode = list[bytes](), lister.decode
 
     def keeping(kind: Any, raw: bytes) -> Any:
         kept.append(bytes(bytearray(raw)))
         return decode(kind, raw)
 
-    monkeypatch.setattr(reflector, "decode", keeping)
+    monkeypatch.setattr(lister, "decode", keeping)
     outcome = await objects.run_kind("Service", LARGE_MUTANTS, 1, "default")
     assert not outcome.faults
     assert len(kept) >= LARGE_MUTANTS
