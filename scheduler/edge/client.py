@@ -81,7 +81,7 @@ class _GatedRequest(aiohttp.ClientRequest):
 
 
 Observer = Callable[[str, int, float], None]
-"""Called after each try with method, HTTP status (0: no answer) and duration in seconds."""
+"""Called after each try with method, HTTP status (0: no answer) and seconds taken (by a stream: until it began)."""
 
 
 def _ignore(method: str, status: int, duration_s: float) -> None:
@@ -297,15 +297,23 @@ class ApiClient:
         """
         session = self._open()
         call = f"GET {path} (watch)"
-        with mapped_errors(call):
-            answer = await session.get(
-                self._url(path, query),
-                headers=self._headers(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_timeout_s),
-                allow_redirects=False,
-                server_hostname=self.access.server_name,
-                proxy=self.access.proxy,
-            )
+        loop = asyncio.get_running_loop()
+        started_s, status = loop.time(), 0
+        try:
+            with mapped_errors(call):
+                answer = await session.get(
+                    self._url(path, query),
+                    headers=self._headers(),
+                    timeout=aiohttp.ClientTimeout(
+                        total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_timeout_s
+                    ),
+                    allow_redirects=False,
+                    server_hostname=self.access.server_name,
+                    proxy=self.access.proxy,
+                )
+            status = answer.status
+        finally:
+            self._observe("GET", status, loop.time() - started_s)
         try:
             if answer.status != 200:
                 with mapped_errors(call):

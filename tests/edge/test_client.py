@@ -220,7 +220,7 @@ async def test_a_closed_client_answers_with_our_error(client: ApiClient) -> None
 
 
 async def test_stream_chunks_silence_and_refusal(server: ScriptedServer, client: ApiClient) -> None:
-    """A stream yields chunks; silence beyond the limit is AnswerLost; a refusal is typed."""
+    """A stream yields chunks; silence beyond the limit is AnswerLost; a refusal is typed; both are counted."""
 
     async def one_line(request: web.Request, body: bytes) -> web.StreamResponse:
         answer = web.StreamResponse()
@@ -231,6 +231,8 @@ async def test_stream_chunks_silence_and_refusal(server: ScriptedServer, client:
 
     server.answers(one_line, status(410, "Expired", "too old"))
     got: list[bytes] = []
+    client._observe = lambda method, code, duration_s: seen.append((method, code))
+    seen: list[tuple[str, int]] = []
 
     async def read() -> None:
         async with client.stream("/x", {}, silence_timeout_s=0.1) as chunks:
@@ -242,6 +244,7 @@ async def test_stream_chunks_silence_and_refusal(server: ScriptedServer, client:
     assert got == [b"one\n"]
     with pytest.raises(Gone):
         await read()
+    assert seen == [("GET", 200), ("GET", 410)]
 
 
 @pytest.mark.parametrize(
