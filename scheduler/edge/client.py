@@ -24,7 +24,7 @@ from scheduler.api.bodies import JSON
 from scheduler.edge.credentials import Access
 from scheduler.edge.direct import DirectRequests
 from scheduler.edge.errors import AnswerLost, ApiUnavailable, ServerError, TooManyRequests, api_error
-from scheduler.edge.timeslices import Turns
+from scheduler.edge.timeslices import turns
 from scheduler.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -113,7 +113,6 @@ class ApiClient:
         self.gate: WriteGate = gate or OpenGate()
         self._sleep, self._rng, self._observe = sleep, rng or random.Random(), observe
         self._user_agent, self._connections_max = user_agent, connections_max
-        self._turns = Turns()
         self._session: aiohttp.ClientSession | None = None
         self._direct: DirectRequests | None = None
         self._closed = False
@@ -199,7 +198,7 @@ class ApiClient:
                     status, content, retry_after = await self._direct.send(
                         method, self._target(path, query), body, headers, check, timeout_s
                     )
-                    await self._turns.take()
+                    await turns().take()
                 else:
                     headers = self._headers(content_type if body is not None else "")
                     if accept:

@@ -1,6 +1,7 @@
 """The scheduling loop: changes in, attempts in slices, commits side by side, failures reported.
 
-One asyncio task decides, strictly one Pod at a time; commits run beside it, bounded. ``deliver`` is called by the
+One asyncio task decides, strictly one Pod after the other, in batches between which the event loop serves everybody
+else; commits run beside it, bounded. ``deliver`` is called by the
 reflectors in the same loop, so state and queue are always as new as the watch. The loop itself never dies: whatever an
 attempt raises costs that Pod its attempt.
 """
@@ -22,6 +23,7 @@ from scheduler.edge.commit_ports import CommitOutcome
 from scheduler.edge.intake import GatedPods, Intake
 from scheduler.edge.leftovers import Leftovers
 from scheduler.edge.loop_ports import Groups, Reports
+from scheduler.edge.slots import Slots
 from scheduler.edge.timeslices import TimeSlices
 from scheduler.errors import PluginError
 from scheduler.explain.outcome import FailureReport, bind_failure, report_failure, reserve_rejection
@@ -41,6 +43,10 @@ LET_IN_AT_ONCE = 16
 """Pods that are queued between two looks at the clock after the first LISTs."""
 COMMITS_MAX = 32
 """Decisions being written at the same time; more would only queue at the API server."""
+DECISIONS_AT_ONCE = 4
+"""Attempts of one batch, while time is left in it. What the first of several equal Pods has found is still at hand for
+the others, down to the processor's caches: measured, a sixth less CPU for the whole of a Pod.
+"""
 IDLE_WAIT_S = 1.0
 TROUBLE_WAIT_S = 0.1
 """Shortest pause after a turn that could not decide, so that neither a fault nor standing by becomes a hot loop."""
@@ -71,14 +77,16 @@ class SchedulingLoop:
         verify_caches: bool = False,
         step_budget: int = STEP_BUDGET,
         commits_max: int = COMMITS_MAX,
+        decisions_at_once: int = DECISIONS_AT_ONCE,
     ) -> None:
         self.state, self.queue, self.profiles = state, queue, profiles
         self.committer, self.reports = committer, reports
         self.clock, self.may_decide, self.beat = clock, may_decide, beat
         self.waiting_pods = waiting_pods or WaitingPods()
         self.verify_caches, self.step_budget = verify_caches, step_budget
+        self.decisions_at_once = decisions_at_once
         self._wake = asyncio.Event()
-        self._slots = asyncio.Semaphore(commits_max)
+        self._slots = Slots(commits_max)
         committer.aside = self._aside
         self._commits: set[asyncio.Task[None]] = set()
         self._commit_of: dict[str, asyncio.Task[None]] = {}
@@ -173,7 +181,7 @@ class SchedulingLoop:
             return
 
     async def _turn(self) -> bool:
-        """At most one attempt; True when there was one."""
+        """A batch of attempts, one after the other; True when there was one."""
         if self.verify_caches:
             self.check()
         if not self.may_decide():
@@ -181,15 +189,18 @@ class SchedulingLoop:
         now = self.clock()
         self.queue.flush(now)
         self.gated.look(now)
-        if self._slots.locked():
-            await self._slots.acquire()
-            self._slots.release()
-        queued = self.queue.pop(self.clock())
-        if queued is None:
-            return False
-        await self._serve(queued)
-        await asyncio.sleep(0)
-        return True
+        room, slices, served = await self._slots.room(self.decisions_at_once), TimeSlices(), 0
+        while served < room and not (served and slices.over) and self.may_decide() and not self._stopping:
+            if served and self.verify_caches:
+                self.check()
+            queued = self.queue.pop(self.clock())
+            if queued is None:
+                break
+            await self._serve(queued)
+            served += 1
+        if served:
+            await asyncio.sleep(0)
+        return served > 0
 
     async def _serve(self, queued: QueuedPod) -> None:
         """One Pod's attempt, whatever happens in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import msgspec
@@ -11,7 +12,9 @@ import pytest
 from scheduler.api.changes import Change
 from scheduler.api.core import Pod
 from scheduler.api.kinds import NODE, POD
+from scheduler.edge import loop as loop_module
 from scheduler.edge.commit_ports import CommitOutcome
+from scheduler.edge.timeslices import TimeSlices
 from scheduler.framework.events import Action, Registration, Resource
 from scheduler.framework.status import SUCCESS, Status, error, unresolvable, unschedulable
 from tests.cycle.attempt_world import Gate, Room, make_node, make_pod, profile_of
@@ -72,7 +75,7 @@ async def test_the_next_pod_is_decided_while_the_first_is_written() -> None:
     w.committer.hold = asyncio.Event()
     for name in ("a", "b", "c"):
         w.show(None, make_pod(name, cpu="8"))
-    assert await w.turns(3) == 3
+    await w.turns(3)
     assert [placed.node for placed in w.committer.committed] == ["n1", "n2"]
     assert w.places() == {"a": "inFlight", "b": "inFlight", "c": "unschedulable"}
     w.committer.hold.set()
@@ -86,7 +89,7 @@ async def test_commits_are_bounded() -> None:
     w.committer.hold = asyncio.Event()
     for name in ("a", "b", "c"):
         w.show(None, make_pod(name))
-    await w.turns(2)
+    await w.turns(1)
     third = asyncio.create_task(w.turns(1))
     for _ in range(20):
         await asyncio.sleep(0)
@@ -96,6 +99,54 @@ async def test_commits_are_bounded() -> None:
     await third
     await w.loop.finish_commits()
     assert len(w.reports.what("bound")) == 3
+
+
+async def test_a_batch_lets_others_be_served_before_the_next_one() -> None:
+    """So many Pods one after the other, then the event loop turns: what is written and what arrives is not held up."""
+    w = LoopWorld(profile_of(Room()), decisions_at_once=3)
+    for index in range(7):
+        w.show(None, make_pod(f"p{index}"))
+    decided: list[int] = []
+    for _ in range(3):
+        assert await w.turns(1) == 1
+        decided.append(len(w.reports.what("decided")))
+    assert decided == [3, 6, 7]
+
+
+async def test_a_batch_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One attempt at least, however long it took."""
+    monkeypatch.setattr(loop_module, "TimeSlices", lambda: TimeSlices(slice_s=0.0))
+    w = LoopWorld(profile_of(Room()), decisions_at_once=3)
+    for index in range(2):
+        w.show(None, make_pod(f"p{index}"))
+    assert await w.turns(1) == 1
+    assert len(w.reports.what("decided")) == 1
+
+
+async def test_a_batch_ends_when_the_lease_does() -> None:
+    """Nothing is decided once this replica may not lead, not even the rest of a batch."""
+    w = LoopWorld(profile_of(Room()), decisions_at_once=3)
+    for index in range(3):
+        w.show(None, make_pod(f"p{index}"))
+    w.loop.may_decide = lambda: not w.reports.what("decided")
+    assert await w.turns(1) == 1
+    assert len(w.reports.what("decided")) == 1
+
+
+@pytest.mark.parametrize("at_once", [2, 4, 32])
+async def test_batches_decide_as_one_by_one(at_once: int) -> None:
+    """Pods of four classes, some of which fit no more: the same nodes and the same refusals in the same order."""
+    said: list[list[tuple[str, str, str]]] = []
+    for number in (1, at_once):
+        w = LoopWorld(profile_of(Room()), decisions_at_once=number, commits_max=64)
+        rng = random.Random(at_once)
+        for index in range(24):
+            w.show(None, make_pod(f"p{index:02}", cpu=rng.choice(["1", "2", "3", "9"])))
+        await w.turns(30)
+        await w.loop.finish_commits()
+        said.append(w.reports.what("popped", "decided", "failed"))
+        assert len(w.reports.what("decided")) >= 24
+    assert said[0] == said[1]
 
 
 async def test_a_deleting_pod_is_not_scheduled() -> None:
