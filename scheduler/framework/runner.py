@@ -341,10 +341,11 @@ def winner(totals: Scores) -> int:
 
     Equivalent: among the best, the first one in pre-order of the implicit heap (spec 1.6). Cost: a few numpy calls.
     """
-    best = np.flatnonzero(totals == totals.max())
+    # ufuncs and methods of arrays: numpy's functions of the same names cost as much again as the work.
+    best = (totals == np.maximum.reduce(totals)).nonzero()[0]
     if len(best) == 1 or best[0] == 0:
         return int(best[0])
-    return int(best[np.argmin(_pre_order_keys(len(totals).bit_length())[best])])
+    return int(best[_pre_order_keys(len(totals).bit_length()).take(best).argmin()])
 
 
 @lru_cache(maxsize=32)
