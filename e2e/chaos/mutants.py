@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "what was deleted in a gap of a watch stays",
-        "scheduler/edge/reflector.py",
+        "scheduler/edge/difference.py",
         "for old in gone.values()]",
         "for old in ()]",
         (FITS, SILENT),

@@ -81,6 +81,13 @@ class _Answer(msgspec.Struct):
 _ANSWER = msgspec.json.Decoder(_Answer)
 
 
+def _nominated_as(wish: _Wish, before: _Wish) -> _Wish:
+    """``wish``, with the nomination of one that was not written, when it says nothing of its own about it."""
+    if wish.nominated is not None or before.nominated is None:
+        return wish
+    return msgspec.structs.replace(wish, nominated=before.nominated)
+
+
 def pod_scheduled(pod: Pod) -> Condition | None:
     """The Pod's PodScheduled condition, None without one."""
     return next((condition for condition in pod.status.conditions if condition.type == POD_SCHEDULED), None)
@@ -163,10 +170,12 @@ class StatusWriter:
 
     def _wish(self, wish: _Wish) -> bool:
         uid = wish.pod.uid
+        waiting = self._wishes.get(uid)
+        if waiting is not None:
+            wish = _nominated_as(wish, waiting)
         if uid not in self._busy and self._needless(wish):
             self._wishes.pop(uid, None)
             return False
-        waiting = self._wishes.get(uid)
         self._wishes[uid] = wish
         self._idle.clear()
         self._wake.set()
@@ -234,7 +243,7 @@ class StatusWriter:
                 return  # the Pod is gone, or we are no longer asked
             except (Conflict, AnswerLost) as error:
                 attempt += 1
-                if attempt == TRIES_MAX or pod.uid in self._wishes:
+                if self._overtaken(wish) or attempt == TRIES_MAX:
                     self._failed(error)
                     return
                 pause_s = RETRY_FIRST_S * RETRY_FACTOR ** (attempt - 1)
@@ -242,13 +251,21 @@ class StatusWriter:
             except (ServerError, ApiUnavailable, TooManyRequests) as error:
                 # Unsaid, the Pod would wait without a word until its next attempt, which may be minutes away.
                 self._failed(error)
-                if pod.uid in self._wishes:
+                if self._overtaken(wish):
                     return
                 await self._sleep(away.next_s())
             except ClusterError as error:
                 if not (isinstance(error, Invalid) and "metadata.uid" in error.message):  # else another Pod's by now
                     self._failed(error)
                 return
+
+    def _overtaken(self, wish: _Wish) -> bool:
+        """True when a newer wish waits, which then says what ``wish`` said of the nomination, too."""
+        newer = self._wishes.get(wish.pod.uid)
+        if newer is None:
+            return False
+        self._wishes[wish.pod.uid] = _nominated_as(newer, wish)
+        return True
 
     def _failed(self, error: ClusterError) -> None:
         self.failures += 1

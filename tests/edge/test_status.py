@@ -100,6 +100,42 @@ async def test_newest_wish_wins(embedded: EmbeddedServer, api: ApiClient, writer
     assert patches(embedded) == 2
 
 
+async def test_a_newer_wish_keeps_a_nomination_that_was_not_written_yet(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """The next attempt says something else and nothing of the nomination: that still holds. What it says, counts."""
+    pod = load_pod(embedded)
+    writer.set_condition(pod, "Unschedulable", "preempting", nominated="n1")
+    writer.set_condition(pod, "Unschedulable", "waiting for the victims")
+    await writer.drain(5)
+    pod = await read_pod(api)
+    condition = pod_scheduled(pod)
+    assert condition is not None
+    assert (pod.status.nominatedNodeName, condition.message) == ("n1", "waiting for the victims")
+    writer.set_condition(pod, "Unschedulable", "preempting again", nominated="n2")
+    writer.set_condition(pod, "Unschedulable", "given up", nominated="")
+    await writer.drain(5)
+    assert (await read_pod(api)).status.nominatedNodeName == ""
+
+
+@pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.ANSWER], ids=["lost", "refused"])
+async def test_a_nomination_whose_write_failed_goes_with_the_newer_wish(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter, action: Action
+) -> None:
+    """The write that is overtaken gives up; what it would have nominated is not lost with it."""
+    embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
+    embedded.faults.add(Fault(action, verb="patch", kind="pods", code=500))
+    pod = load_pod(embedded)
+    writer.set_condition(pod, "Unschedulable", "preempting", nominated="n1")
+    await asyncio.sleep(0.03)
+    writer.set_condition(pod, "Unschedulable", "waiting")
+    await writer.drain(5)
+    pod = await read_pod(api)
+    condition = pod_scheduled(pod)
+    assert condition is not None
+    assert (pod.status.nominatedNodeName, condition.message) == ("n1", "waiting")
+
+
 async def test_wish_back_to_the_old_state_during_a_write(
     embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
 ) -> None:
