@@ -124,7 +124,7 @@ async def test_a_nomination_whose_write_failed_goes_with_the_newer_wish(
 ) -> None:
     """The write that is overtaken gives up; what it would have nominated is not lost with it."""
     embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
-    embedded.faults.add(Fault(action, verb="patch", kind="pods", code=500))
+    embedded.faults.add(Fault(action, verb="patch", kind="pods", code=500, times=4))
     pod = load_pod(embedded)
     writer.set_condition(pod, "Unschedulable", "preempting", nominated="n1")
     await asyncio.sleep(0.03)
