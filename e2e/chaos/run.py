@@ -64,6 +64,7 @@ class Session:
 
     def __init__(self, api: Api, plane: ControlPlane, group: Replicas, folder: Path) -> None:
         self.api, self.plane, self.group, self.folder = api, plane, group, folder
+        self._waiting: tuple[list[str], list[str]] = [], []
 
     async def run(self, seed: int, seconds: float, *, last: bool = False) -> Outcome:
         """One run; after the last one audit trails are read and every recorded decision is made once more.
@@ -82,7 +83,8 @@ class Session:
             began = time.monotonic()
             verdict = await settle(recorder, load.deleted, self._fit_and_wait, self.group.ready)
             settled_s = time.monotonic() - began
-            wrong, right = await waiting(self.api)
+        # As of the last look of the wait: between that and another one a device may have come free, which is no fault.
+        wrong, right = self._waiting
         outcome = Outcome(
             seed,
             [f"{v.rule}: {v.text} (revision {v.revision})" for v in verdict.violations],
@@ -105,7 +107,8 @@ class Session:
         return outcome
 
     async def _fit_and_wait(self) -> bool:
-        return bool((await waiting(self.api))[0])
+        self._waiting = await waiting(self.api)
+        return bool(self._waiting[0])
 
     async def _led(self) -> None:
         """Faults that meet no leader would prove little: some replica binds a Pod first."""
