@@ -27,7 +27,7 @@ from scheduler.config.gates import DEFAULT_GATES
 from scheduler.config.written import document
 from scheduler.edge.audit_metrics import AuditMetrics
 from scheduler.edge.auth import Authorizer
-from scheduler.edge.beat import Beat
+from scheduler.edge.beat import Beat, SteadyClock
 from scheduler.edge.certificates import ServingCertificate
 from scheduler.edge.client import ApiClient, OpenGate, WriteGate
 from scheduler.edge.credentials import Access, find_access
@@ -218,7 +218,8 @@ class Replica:
             client,
             ServiceMeter(self.metrics),
             self.log,
-            clock=time.time,
+            clock=SteadyClock(),
+            wall=time.time,
             instance=lambda name: f"{name}-{self.host}",
             feature_gates=options.feature_gates,
             may_decide=lambda: self.elector is None or self.elector.leading,

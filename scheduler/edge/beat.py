@@ -1,4 +1,4 @@
-"""The heartbeat of the scheduling loop: proof, for other threads, that it still turns."""
+"""Clocks that count since boot, and the heartbeat of the scheduling loop: proof, for other threads, that it turns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,21 @@ def boot_clock() -> float:
 
 
 _BOOT_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SteadyClock:
+    """Seconds since the epoch, as the wall clock had it at the start and the clock since boot goes on from there.
+
+    For waits, and for the order in which things happened: a wall clock that jumps ends no wait early and makes none
+    longer. Dates that others read or wrote are the wall clock's own.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time, boot: Callable[[], float] = boot_clock) -> None:
+        self._boot, self._ahead_s = boot, wall() - boot()
+
+    def __call__(self) -> float:
+        """Now."""
+        return self._boot() + self._ahead_s
 
 
 class Beat:

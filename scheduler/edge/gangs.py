@@ -95,7 +95,7 @@ class GroupCycles:
             self._conditions.set_condition(group, SCHEDULER_ERROR, problem)
             self._measure(_RESULTS[SCHEDULER_ERROR], profile.name, loop.clock() - started, 0.0)
             return
-        decision = await self._decide(profile, group, pods, started)
+        decision = await self._decide(profile, group, pods)
         by_uid = {member.uid: member for member in members}
         finished = loop.clock()
         for decided in decision.members:
@@ -105,13 +105,13 @@ class GroupCycles:
         self._conditions.set_condition(group, reason, message)
         self._measure(_RESULTS[reason], profile.name, loop.clock() - started, finished - started)
 
-    async def _decide(self, profile: Profile, group: PodGroup, pods: Sequence[Pod], started: float) -> GroupDecision:
+    async def _decide(self, profile: Profile, group: PodGroup, pods: Sequence[Pod]) -> GroupDecision:
         loop = self._loop
         if group.is_gang:
             if profile.name not in self._gang_profiles:
                 self._gang_profiles[profile.name] = gang_profile(profile)
             profile = self._gang_profiles[profile.name]
-        attempt = self.attempts(profile, group, pods, loop.state, now=started, rotation=loop.rotation(profile.name))
+        attempt = self.attempts(profile, group, pods, loop.state, now=loop.wall(), rotation=loop.rotation(profile.name))
         try:
             while True:
                 outcome = attempt.step(loop.step_budget)

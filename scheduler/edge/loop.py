@@ -55,10 +55,11 @@ TROUBLE_WAIT_S = 0.1
 class SchedulingLoop:
     """Wires state, queue and profiles to a committer.
 
-    ``clock``: wall-clock seconds. ``may_decide``: False while not leading. ``beat``: called once per turn, proof that
-    the loop is alive. ``why_gated``: asks a Pod's PreEnqueue plugins again. ``verify_caches``: recompute every derived
-    number after each turn (tests). ``attempts`` makes an Attempt, or a recorder's kind of one; ``on_reserved`` is told
-    of every decision once it is counted, before anything is written.
+    ``clock``: steady seconds since the epoch, for waits. ``wall``: the clock by which Pods and claims are dated, for
+    decisions; the same until somebody sets it. ``may_decide``: False while not leading. ``beat``: called once per turn,
+    proof that the loop is alive. ``why_gated``: asks a Pod's PreEnqueue plugins again. ``verify_caches``: recompute
+    every derived number after each turn (tests). ``attempts`` makes an Attempt, or a recorder's kind of one;
+    ``on_reserved`` is told of every decision once it is counted, before anything is written.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class SchedulingLoop:
     ) -> None:
         self.state, self.queue, self.profiles = state, queue, profiles
         self.committer, self.reports = committer, reports
-        self.clock, self.may_decide, self.beat = clock, may_decide, beat
+        self.clock, self.wall, self.may_decide, self.beat = clock, clock, may_decide, beat
         self.waiting_pods = waiting_pods or WaitingPods()
         self.verify_caches, self.step_budget = verify_caches, step_budget
         self.decisions_at_once = decisions_at_once
@@ -221,7 +222,7 @@ class SchedulingLoop:
         if self.groups is not None and await self.groups.serve(queued, profile, pod):
             return
         try:
-            decision = await self._decide(profile, pod, started)
+            decision = await self._decide(profile, pod, self.wall())
             self.reports.decided(queued, decision, started, self.clock())
             if isinstance(decision, Placed):
                 self._reserve(queued, decision, started)
