@@ -27,7 +27,7 @@ class DirectRequests:
     ) -> None:
         assert session.connector is not None
         self._connector, self._pattern, self._prefix = session.connector, pattern, prefix.rstrip("/")
-        self._connect_timeout_s = connect_timeout_s
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
         names = ("Host", "User-Agent")  # the pattern may have asked for another form of answer than these do
         lines = [f"{name}: {pattern.headers[name]}\r\n" for name in names if name in pattern.headers]
         self._common = "".join([*lines, f"Accept: {JSON}\r\n"])
@@ -46,37 +46,23 @@ class DirectRequests:
         ``before`` is called once a connection is there, before anything is sent; what it raises is passed on. Raises
         what the session raises: aiohttp.ClientError, OSError, TimeoutError.
         """
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_s
-        # Only here a request may wait for others: for a connection, when all are taken.
-        timeout = aiohttp.ClientTimeout(connect=timeout_s, sock_connect=self._connect_timeout_s)
-        try:
-            connection = await self._connector.connect(self._pattern, traces=[], timeout=timeout)
-        except TimeoutError as error:
-            raise aiohttp.ConnectionTimeoutError(f"no connection within {timeout_s} s") from error
-        timer: asyncio.TimerHandle | None = None
-        try:
-            before()
-            protocol, transport = connection.protocol, connection.transport
-            if protocol is None or transport is None:
-                raise aiohttp.ServerDisconnectedError
-            # Cheaper than a time-out of the task; whoever reads is woken with an error.
-            timer = loop.call_at(end_s, transport.abort)
-            protocol.set_response_params(read_until_eof=True, auto_decompress=True)
-            transport.write(self._head(method, target, len(body), headers) + body)
-            message, payload = await protocol.read()
-            while 100 <= message.code < 200:  # only the answer after it counts
+        async with asyncio.timeout(timeout_s):
+            connection = await self._connector.connect(self._pattern, traces=[], timeout=self._timeout)
+            try:
+                before()
+                protocol, transport = connection.protocol, connection.transport
+                if protocol is None or transport is None:
+                    raise aiohttp.ServerDisconnectedError
+                protocol.set_response_params(read_until_eof=True, auto_decompress=True)
+                transport.write(self._head(method, target, len(body), headers) + body)
                 message, payload = await protocol.read()
-            content = await payload.read()
-        except BaseException as error:
-            connection.close()
-            if isinstance(error, aiohttp.ClientError) and loop.time() >= end_s:
-                raise TimeoutError from error
-            raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-        connection.release()
+                while 100 <= message.code < 200:  # only the answer after it counts
+                    message, payload = await protocol.read()
+                content = await payload.read()
+            except BaseException:
+                connection.close()
+                raise
+            connection.release()
         return message.code, content, message.headers.get("Retry-After", "")
 
     def _head(self, method: str, target: str, length: int, headers: dict[str, str]) -> bytes:

@@ -22,11 +22,11 @@ REFUSED = (400, 422)
 
 
 class InitialEvents:
-    """Takes lines until they are ``complete``: then ``items`` is a LIST at ``revision``."""
+    """Takes lines until they are ``complete``: then ``items`` is a LIST at ``revision``. ``added``: objects so far."""
 
     def __init__(self, kind: Kind, reader: EventReader) -> None:
         self.complete = False
-        self.revision = 0
+        self.revision = self.added = 0
         self._kind, self._reader = kind, reader
         self._items: dict[str, Listed] = {}
 
@@ -51,7 +51,8 @@ class InitialEvents:
             seen = self._reader.read(line)
         except StartOverError:
             # An object whose very metadata is wrong: nobody knows which one it is, the others are good.
-            self._items[f" {len(self._items)}"] = self._listed(raw_object(line))
+            self.added += 1
+            self._items[f" {self.added}"] = self._listed(raw_object(line))
             return
         key = seen.meta.key
         match seen.type:
@@ -61,6 +62,7 @@ class InitialEvents:
             case "DELETED":
                 self._items.pop(key, None)
             case "ADDED" | "MODIFIED":
+                self.added += seen.type == "ADDED"
                 self._items[key] = self._listed(seen.object)
             case _:
                 raise StartOverError(f"unknown watch event type {seen.type!r}")

@@ -20,7 +20,7 @@ from scheduler.cycle.attempt import Attempt, Rotation
 from scheduler.cycle.decision import Decision, Failed, Need, Placed, Running
 from scheduler.edge.commit import Committer, unreserved
 from scheduler.edge.commit_ports import CommitOutcome
-from scheduler.edge.intake import GatedPods, Intake
+from scheduler.edge.intake import GATE_LOOK_S, GatedPods, Intake
 from scheduler.edge.leftovers import Leftovers
 from scheduler.edge.loop_ports import Groups, Reports
 from scheduler.edge.slots import Slots
@@ -140,15 +140,32 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Decide until ``stop``; returns when stopping and every commit has ended."""
         self._running = True
+        looking = asyncio.get_running_loop().create_task(self._keep_looking())
+        try:
+            await self._decide_until_stopped()
+        finally:
+            looking.cancel()
+        await self.finish_commits()
+
+    async def _keep_looking(self) -> None:
+        """Held-back Pods are told why, also while deciding waits for room or for an answer of the API server."""
+        while True:
+            await asyncio.sleep(GATE_LOOK_S)
+            try:
+                if self.may_decide():
+                    self.gated.look(self.clock())
+            except Exception as error:  # as in a turn
+                self.reports.broken("the look at Pods that are held back", error)
+
+    async def _decide_until_stopped(self) -> None:
         while not self._stopping:
             self.beat()
             try:
-                if not await self._turn():
+                if not await self._turn() and not self._stopping:
                     await self._idle(0.0 if self.may_decide() else TROUBLE_WAIT_S)
             except Exception as error:  # the loop never dies: a turn that breaks is told, and the next one comes
                 self.reports.broken("a turn of the loop", error)
                 await asyncio.sleep(TROUBLE_WAIT_S)
-        await self.finish_commits()
 
     def stop(self) -> None:
         """Take no further Pod; ``run`` returns once what is being written has ended."""

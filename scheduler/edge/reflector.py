@@ -25,7 +25,7 @@ from scheduler.edge.bad_objects import BadObject, BadObjects, readable_meta
 from scheduler.edge.client import ApiClient, Sleep
 from scheduler.edge.copies import Copy
 from scheduler.edge.difference import Listed, missed_changes, revision_of, take_listed
-from scheduler.edge.errors import AnswerLost, ApiError, ApiUnavailable, Gone, NotFound, ServerError
+from scheduler.edge.errors import ApiError, ApiUnavailable, Gone, NotFound, ServerError, TooManyRequests
 from scheduler.edge.initial_events import QUERY, REFUSED, InitialEvents, cut_short
 from scheduler.edge.lines import LineSplitter, LineTooLongError
 from scheduler.edge.lister import LIST_TIMEOUT_S, PAGE_LIMIT, Lister
@@ -270,13 +270,15 @@ class Reflector:
             started_s, events_before = loop.time(), self.counters.events
             try:
                 await self._watch_once()
-            except Gone as error:
+            except (Gone, StartOverError) as error:
+                self._cut_short = self._behind
                 raise StartOverError(str(error)) from error
             except NotFound:
                 raise
             except ClusterError as error:
                 if self._behind:
-                    self._cut_short = isinstance(error, AnswerLost)
+                    # Whatever is wrong with such a watch, the next LIST is one in pages, unless nobody answers.
+                    self._cut_short = not isinstance(error, ApiUnavailable | TooManyRequests)
                     self._by_watch = not (isinstance(error, ApiError) and error.status in REFUSED)
                     if self._by_watch:
                         raise
@@ -331,12 +333,15 @@ class Reflector:
         """Take the LIST that a stream begins with, and the events that came with its end."""
         first, slices, clock = InitialEvents(self.kind, self._reader), TimeSlices(), asyncio.get_running_loop().time
         async for chunk in chunks:
-            lines = splitter.feed(chunk)
+            lines, before = splitter.feed(chunk), first.added
             while lines and not first.complete:
                 del lines[: first.take(lines[:EVENTS_AT_ONCE])]
                 if slices.over:
                     await slices.rest()
-            limit.reschedule(None if first.complete else clock() + LIST_TIMEOUT_S)
+            if first.complete:
+                limit.reschedule(None)
+            elif first.added > before:  # bookmarks come from a server, too, that does not know of any beginning
+                limit.reschedule(clock() + LIST_TIMEOUT_S)
             if first.complete:
                 await self._listed(first.items, first.revision)
                 await self._take_all(lines)

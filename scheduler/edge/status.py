@@ -112,6 +112,8 @@ class StatusWriter:
         self._wishes: OrderedDict[str, _Wish] = OrderedDict()
         self._busy: set[str] = set()
         self._dropped: set[str] = set()
+        self._doubtful: set[str] = set()
+        """Pods with a write that may have taken effect: what the watch shows of them says nothing of what is needed."""
         self._written: OrderedDict[str, _Written] = OrderedDict()
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -146,6 +148,7 @@ class StatusWriter:
         """The Pod is bound or gone: whatever waits to be said about it is no longer true."""
         self._wishes.pop(pod_uid, None)
         self._written.pop(pod_uid, None)
+        self._doubtful.discard(pod_uid)
         if pod_uid in self._busy:
             self._dropped.add(pod_uid)
 
@@ -173,7 +176,7 @@ class StatusWriter:
         waiting = self._wishes.get(uid)
         if waiting is not None:
             wish = _nominated_as(wish, waiting)
-        if uid not in self._busy and self._needless(wish):
+        if uid not in self._busy and uid not in self._doubtful and self._needless(wish):
             self._wishes.pop(uid, None)
             return False
         self._wishes[uid] = wish
@@ -223,7 +226,8 @@ class StatusWriter:
             if uid is None:
                 return None
             wish = self._wishes.pop(uid)
-            if not self._needless(wish):
+            if uid in self._doubtful or not self._needless(wish):
+                self._doubtful.discard(uid)
                 return wish
 
     async def _write(self, wish: _Wish) -> None:
@@ -261,10 +265,13 @@ class StatusWriter:
 
     def _overtaken(self, wish: _Wish) -> bool:
         """True when a newer wish waits, which then says what ``wish`` said of the nomination, too."""
-        newer = self._wishes.get(wish.pod.uid)
+        uid = wish.pod.uid
+        newer = self._wishes.get(uid)
         if newer is None:
             return False
-        self._wishes[wish.pod.uid] = _nominated_as(newer, wish)
+        if uid not in self._dropped:
+            self._wishes[uid] = _nominated_as(newer, wish)
+        self._doubtful.add(uid)
         return True
 
     def _failed(self, error: ClusterError) -> None:

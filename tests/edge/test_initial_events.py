@@ -142,16 +142,73 @@ async def test_bad_objects_in_the_beginning_are_reported_and_skipped(server: Scr
     assert [(bad.key, bad.kept) for bad in sink.bad] == [("bad", False), ("", False), ("a", True)]
 
 
-async def test_a_refusal_in_the_beginning_is_retried(server: ScriptedServer, client: ApiClient) -> None:
-    """An error of the server, as status or inside the stream, costs a pause, not the way of listing."""
-    watches, sink, sleeps = Watches(server), Received(), Sleeps()
-    error = event("ERROR", {"kind": "Status", "code": 500, "message": "etcd"})
-    watches.streams = [[added(node("a", 1)) + error], [added(node("a", 1)) + complete(10), 30.0]]
-    async with running(client, sink, sleeps, by_watch=True) as reflector:
+ETCD = event("ERROR", {"kind": "Status", "code": 500, "message": "etcd"})
+
+
+@pytest.mark.parametrize(
+    "first", [[added(node("a", 1)) + ETCD], [EXPIRED], [b"<html>\n"], [event("ODD", node("a", 1))]]
+)
+async def test_after_any_failure_of_the_beginning_the_next_list_is_one_in_pages(
+    server: ScriptedServer, client: ApiClient, first: list[bytes | float]
+) -> None:
+    """A server whose watch cache is broken still lists; the gap after that is closed by a watch again."""
+    watches, sink = Watches(server), Received()
+    watches.streams = [first, [EXPIRED], [added(node("b", 12)) + complete(20), 30.0]]
+    watches.lists = [page(10, node("a", 1))]
+    async with running(client, sink, by_watch=True) as reflector:
+        await reached(reflector, 20)
+    assert sink.told() == ["+a!", "-a!", "+b!"]
+    assert ["sendInitialEvents" in request.query for request in server.requests] == [True, False, False, True]
+
+
+async def test_a_server_that_only_refuses_such_watches_is_listed_all_the_same(
+    server: ScriptedServer, client: ApiClient
+) -> None:
+    """Every watch that begins with a LIST fails, as status: the kind is complete after one failure."""
+
+    async def script(request: web.Request, body: bytes) -> web.StreamResponse:
+        if "sendInitialEvents" in request.query:
+            return status(500, "InternalError", "watch cache broken")
+        if "watch" in request.query:
+            await asyncio.sleep(30)
+        return page(10, node("a", 1))
+
+    server.script = script
+    sink = Received()
+    async with running(client, sink, by_watch=True) as reflector:
         await reached(reflector, 10)
-    assert sink.told() == ["+a!"]
-    assert sink.trouble == ["nodes: etcd"]
-    assert len(sleeps.pauses_s) == 1
+    assert reflector.counters.failures == 1
+
+
+async def test_an_overloaded_server_is_asked_the_same_again(server: ScriptedServer, client: ApiClient) -> None:
+    """429 says nothing about the way of listing."""
+    watches, sink = Watches(server), Received()
+    watches.streams = [[added(node("a", 1)) + complete(10), 30.0]]
+    refusals = [status(429, "TooManyRequests", "later")]
+
+    async def script(request: web.Request, body: bytes) -> web.StreamResponse:
+        return refusals.pop() if refusals else await watches(request, body)
+
+    server.script = script
+    async with running(client, sink, by_watch=True) as reflector:
+        await reached(reflector, 10)
+    assert all("sendInitialEvents" in request.query for request in server.requests)
+
+
+async def test_bookmarks_do_not_put_off_the_end_of_a_beginning(
+    server: ScriptedServer, client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come from a server, too, that ignores the query; objects do, however many there are."""
+    monkeypatch.setattr(module, "LIST_TIMEOUT_S", 0.3)
+    watches, sink = Watches(server), Received()
+    objects = [part for number in range(4) for part in (added(node(f"n{number}", 1)), 0.2)]
+    trickle = [part for number in range(100) for part in (bookmark(11 + number), 0.1)]
+    watches.streams = [[*objects, complete(5) + EXPIRED], [added(node("a", 1)), *trickle]]
+    watches.lists = [page(40, node("a", 1))]
+    async with running(client, sink, by_watch=True) as reflector:
+        await reached(reflector, 5)
+        await asyncio.wait_for(reflector.wait_revision(40, 5.0), 2.0)
+        assert reflector.revision == 40
 
 
 async def test_first_lists_by_watch_take_turns(server: ScriptedServer, client: ApiClient) -> None:

@@ -123,6 +123,48 @@ async def test_a_batch_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatc
     assert len(w.reports.what("decided")) == 1
 
 
+async def test_a_stop_while_room_is_waited_for_is_not_slept_over() -> None:
+    """The loop ends with the commits; nothing more is decided."""
+    w = LoopWorld(profile_of(Room()), commits_max=2)
+    w.committer.hold = asyncio.Event()
+    for index in range(6):
+        w.show(None, make_pod(f"p{index}"))
+    running = asyncio.create_task(w.loop.run())
+    while len(w.committer.committed) < 2:  # noqa: ASYNC110  # nothing tells
+        await asyncio.sleep(0)
+    w.loop.stop()
+    w.committer.hold.set()
+    await asyncio.wait_for(running, 0.5)
+    assert len(w.committer.committed) == 2
+
+
+async def test_held_back_pods_are_told_while_room_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All slots are taken for long: that is no reason to be silent about a claim that is not there."""
+    monkeypatch.setattr(loop_module, "GATE_LOOK_S", 0.01)
+    held = unresolvable("claim is missing").by("DynamicResources")
+
+    def ask(pod: Pod, first: Any = None) -> Status | None:
+        return held if pod.metadata.name == "b" else None
+
+    w = LoopWorld(profile_of(Room()), commits_max=1, pre_enqueue=ask, why_gated=ask)
+    w.committer.hold = asyncio.Event()
+    w.show(None, make_pod("a"))
+    w.show(None, make_pod("c"))
+    running = asyncio.create_task(w.loop.run())
+    while not w.committer.committed:  # noqa: ASYNC110  # nothing tells
+        await asyncio.sleep(0)
+    w.show(None, make_pod("b"))
+    w.now += 10.0
+    for _ in range(200):
+        await asyncio.sleep(0.01)
+        if w.reports.what("gated"):
+            break
+    assert [name for _, name, _ in w.reports.what("gated")] == ["b"]
+    w.loop.stop()
+    w.committer.hold.set()
+    await running
+
+
 async def test_a_batch_ends_when_the_lease_does() -> None:
     """Nothing is decided once this replica may not lead, not even the rest of a batch."""
     w = LoopWorld(profile_of(Room()), decisions_at_once=3)

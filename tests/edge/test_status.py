@@ -136,6 +136,35 @@ async def test_a_nomination_whose_write_failed_goes_with_the_newer_wish(
     assert (pod.status.nominatedNodeName, condition.message) == ("n1", "waiting")
 
 
+async def test_what_a_forgotten_write_would_have_nominated_is_forgotten(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """The Pod left and is back: a write of before, still under way and refused, gives nothing to the new wish."""
+    embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
+    embedded.faults.add(Fault(Action.ANSWER, verb="patch", kind="pods", code=500, times=4))
+    pod = load_pod(embedded)
+    writer.set_condition(pod, "Unschedulable", "preempting", nominated="n1")
+    await asyncio.sleep(0.03)
+    writer.forget(pod.uid)
+    writer.set_condition(pod, "Unschedulable", "waiting")
+    await writer.drain(5)
+    assert (await read_pod(api)).status.nominatedNodeName == ""
+
+
+async def test_a_nomination_is_cleared_though_the_write_of_it_seemed_lost(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
+) -> None:
+    """It took effect, its answer did not come: what the watch shows says nothing of what has to be cleared."""
+    embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
+    embedded.faults.add(Fault(Action.DROP_AFTER, verb="patch", kind="pods"))
+    pod = load_pod(embedded)
+    writer.nominate(pod, "n1")
+    await asyncio.sleep(0.03)
+    writer.nominate(pod, "")
+    await writer.drain(5)
+    assert (await read_pod(api)).status.nominatedNodeName == ""
+
+
 async def test_wish_back_to_the_old_state_during_a_write(
     embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
 ) -> None:
