@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import numpy.ma  # noqa: F401  # np.unique and np.isin load it at their first call, which fails without a file handle
+import numpy.ma  # np.unique and np.isin load it at their first call, which fails without a file handle
 from numpy.typing import NDArray
 
 from scheduler.errors import PluginError, SchedulerError
