@@ -37,6 +37,7 @@ from e2e.suites.test_gangs import GATES, RUNTIME, apply_overlay, gang
 from e2e.suites.test_gangs import told as group_told
 from e2e.waiting import eventually
 from scheduler.api.kinds import POD, RESOURCE_CLAIM, convert
+from scheduler.api.podgroups import POD_GROUP
 from scheduler.api.resource import (
     AllocationResult,
     ConsumerReference,
@@ -45,6 +46,8 @@ from scheduler.api.resource import (
     ResourceClaim,
 )
 from scheduler.api.storage import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, ClaimReference
+from scheduler.api.versions import ResourceKinds
+from scheduler.app.service import watched_kinds
 from scheduler.dra.extended import special_claim
 from scheduler.edge.auth import Authorizer
 from scheduler.edge.binder import Binder
@@ -52,6 +55,7 @@ from scheduler.edge.claims import ClaimWriter
 from scheduler.edge.client import ApiClient
 from scheduler.edge.credentials import from_kubeconfig
 from scheduler.edge.errors import AnswerLost
+from scheduler.edge.lister import Lister
 from scheduler.edge.pod_claims import PodClaims
 from scheduler.edge.volumes import VolumeWriter
 
@@ -165,6 +169,8 @@ async def use_every_rare_right(plane: ControlPlane, api: Api, kubeconfig: Path) 
     await api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "prometheus"}}, NS)
     token = await asyncio.to_thread(plane.service_account_token, NS, "prometheus")
     async with ApiClient(await from_kubeconfig(str(kubeconfig))) as client:
+        for kind in watched_kinds(ResourceKinds()):
+            await Lister(client, kind, {}).list_raw()  # a server that lists no kind by a watch, and every comparison
         assert await Authorizer(client).verdict("nonsense", "/metrics") == "unauthenticated"
         assert await Authorizer(client).verdict(token, "/metrics") == "forbidden"
         await api.create(CLUSTER_ROLE_BINDINGS, _reader_binding())
@@ -289,6 +295,8 @@ async def test_every_right_of_the_gangs_overlay_is_used_and_no_other_is_missed(
         for name in ("team0", "team1"):
             await cluster.bound(name)
         await group_told(cluster, "team", "True", "Scheduled", "")
+        async with ApiClient(await from_kubeconfig(str(kubeconfig))) as client:
+            await Lister(client, POD_GROUP, {}).list_raw()
     seen = list(calls(audit))
     assert [call for call, status in seen if status in (401, 403)] == []
     assert {call for call, _ in seen if call[0].startswith("podgroups")} == granted("overlays/gangs/rbac.yaml")

@@ -38,9 +38,6 @@ TRIES_OVERLOADED_MAX = 10
 RETRY_FIRST_S, RETRY_FACTOR, RETRY_JITTER = 0.010, 5.0, 0.1
 RETRY_AFTER_MAX_S = 30.0
 
-UNCOMPRESSED = {"Accept-Encoding": "identity"}
-"""Of streams: the API server would compress one that begins with a LIST, event by event, for as long as it lasts."""
-
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -305,7 +302,7 @@ class ApiClient:
             with mapped_errors(call):
                 answer = await session.get(
                     self._url(path, query),
-                    headers={**self._headers(), **UNCOMPRESSED},
+                    headers=self._headers(),
                     timeout=aiohttp.ClientTimeout(
                         total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=silence_timeout_s
                     ),
