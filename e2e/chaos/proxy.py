@@ -256,9 +256,12 @@ class FaultProxy:
                     if not chunk:
                         return
                 await self._flowing.wait()
+                held = not watch.flowing.is_set()
                 await watch.flowing.wait()
                 await asyncio.sleep(max(0.0, watch.late_until_s - loop.time()))
                 if watch.fault is None:
+                    if held and reading is None:
+                        chunk += answer.content.read_nowait()  # all that was held back comes at once
                     await stream.write(chunk)
                 elif await _spoil(request, stream, watch.fault, chunk):
                     return

@@ -25,6 +25,7 @@ from e2e.conformity.rules import RULES, explain
 from e2e.conformity.shrink import shrink
 from e2e.conformity.shrink_cel import shrink_cel
 from e2e.conformity.upstream import Oracle, find_oracle
+from e2e.conformity.wavering import WAVERED_MAX, asked_again
 from scheduler.cli import conformity
 
 Json = dict[str, Any]
@@ -39,7 +40,6 @@ CI_CEL = 5000
 ORACLE_TIMEOUT_S = 2.0
 ACCEPTED_MAX = 0.02
 FOUND_MAX = 30
-AGAIN, WAVERED_MAX = 3, 5
 # Each function and class of error of CEL in at least this many cases of a full run.
 CEL_LEAST = 20
 # Each allocator feature in about this many of 3,000 cases, some allocatable and some not.
@@ -76,9 +76,8 @@ class Report:
     @property
     def clean(self) -> bool:
         """No unexplained difference, and few explained ones."""
-        if self.wavered > WAVERED_MAX:
-            return False
-        return not self.found and sum(self.accepted.values()) <= ACCEPTED_MAX * max(self.cases, 1)
+        few = sum(self.accepted.values()) <= ACCEPTED_MAX * max(self.cases, 1) and self.wavered <= WAVERED_MAX
+        return few and not self.found
 
 
 def answer(kind: str, cases: Sequence[Json]) -> list[Json]:
@@ -114,16 +113,12 @@ def compare(
 
 
 def _steady(oracle: Oracle, report: Report, case: Json, ours: Json, theirs: Json) -> Json:
-    """Upstream's answer; where nothing explains why it differs from ours, what it says when asked again.
-
-    Go goes through maps in a random order: now and then that shows in an answer. Ours is asked once: it never varies.
-    """
-    if unexplained(report.kind, case, ours, theirs):
-        for again in oracle.answers([json.dumps(case).encode()] * AGAIN):
-            if not unexplained(report.kind, case, ours, again):
-                report.wavered += 1
-                return again
-    return theirs
+    """Upstream's answer; where nothing explains why it differs from ours, one of later ones that does not."""
+    if not unexplained(report.kind, case, ours, theirs):
+        return theirs
+    again = asked_again(oracle, case, lambda answer: unexplained(report.kind, case, ours, answer))
+    report.wavered += again is not None
+    return again or theirs
 
 
 def _count(report: Report, case: Json, ours: Json, theirs: Json) -> None:

@@ -22,6 +22,7 @@ from e2e.conformity.schedule_compare import MISSING, schedule_difference
 from e2e.conformity.schedule_coverage import ScheduleCoverage
 from e2e.conformity.schedule_rules import SCHEDULE_RULES, explain_schedule, upstream_gave_up
 from e2e.conformity.upstream import Oracle, find_oracle
+from e2e.conformity.wavering import WAVERED_MAX, asked_again
 from scheduler.cli.conformity_schedule import run_schedule
 
 Json = dict[str, Any]
@@ -35,12 +36,6 @@ RULE_LEAST = 50
 ORACLE_TIMEOUT_S = 2.0
 ACCEPTED_MAX = 0.02
 FOUND_MAX = 20
-
-
-AGAIN = 3
-"""A difference that nothing explains is asked about again: under load upstream's parallel filters now and then lose
-what nodes were rejected for, and answer differently the next time. Ours is asked once: it never varies."""
-WAVERED_MAX = 5
 
 
 @dataclass(slots=True)
@@ -120,14 +115,12 @@ def compare(cases: Iterable[Json], seed: int, binary: Path, report: ScheduleRepo
 
 
 def _steady(oracle: Oracle, report: ScheduleReport, case: Json, ours: Json, theirs: Json) -> Json:
-    """Upstream's answer; where nothing explains why it differs from ours, what it says when asked again."""
+    """Upstream's answer; where nothing explains why it differs from ours, one of later ones that does not."""
     if not report.differs(case, ours, theirs):
         return theirs
-    for again in oracle.answers([json.dumps(case).encode()] * AGAIN):
-        if not report.differs(case, ours, again):
-            report.wavered += 1
-            return again
-    return theirs
+    again = asked_again(oracle, case, lambda answer: report.differs(case, ours, answer))
+    report.wavered += again is not None
+    return again or theirs
 
 
 def show(report: ScheduleReport) -> None:

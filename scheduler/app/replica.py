@@ -213,13 +213,12 @@ class Replica:
 
     def _service(self, client: ApiClient, kinds: ResourceKinds) -> Service:
         options = self.options
-        return Service(
+        service = Service(
             options.config,
             client,
             ServiceMeter(self.metrics),
             self.log,
             clock=SteadyClock(),
-            wall=time.time,
             instance=lambda name: f"{name}-{self.host}",
             feature_gates=options.feature_gates,
             may_decide=lambda: self.elector is None or self.elector.leading,
@@ -231,6 +230,8 @@ class Replica:
             auditing=self._auditing(),
             namespaces=options.namespaces,
         )
+        service.loop.wall = time.time
+        return service
 
     def _auditing(self) -> Auditing | None:
         options = self.options

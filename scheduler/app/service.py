@@ -90,10 +90,10 @@ class _Observer(QueueObserver):
 class Service:
     """Everything one replica runs. ``start`` begins to watch, ``run`` decides until ``stop``, ``close`` ends it all.
 
-    ``clock``: steady seconds since the epoch, ``wall`` (by default the same): the wall clock. ``may_decide``: False
-    while not leading. ``beat``: called at least once a second. ``kinds``: resource.k8s.io in the versions that the
-    server serves, by default v1. ``measuring``: times plugins, hints and events. ``auditing``: keeps the audit trail
-    and the recording; it is closed with the service.
+    ``clock``: steady seconds since the epoch (``loop.wall`` may be set to the wall clock). ``may_decide``: False while
+    not leading. ``beat``: called at least once a second. ``kinds``: resource.k8s.io in the versions that the server
+    serves, by default v1. ``measuring``: times plugins, hints and events. ``auditing``: keeps the audit trail and the
+    recording; it is closed with the service.
     """
 
     def __init__(
@@ -104,7 +104,6 @@ class Service:
         log: Log,
         *,
         clock: Callable[[], float],
-        wall: Callable[[], float] | None = None,
         instance: Callable[[str], str],
         feature_gates: Mapping[str, bool] | None = None,
         may_decide: Callable[[], bool] = lambda: True,
@@ -150,7 +149,6 @@ class Service:
         self.committer = self._committer(kinds, trail, beat)
         self.committer.on_wait = reports.waiting
         self.loop = self._scheduling_loop(reports, waiting_pods, clock, decides, beat, verify_caches)
-        self.loop.wall = wall or clock
         self._wire_preemption(client, reports, clock)
         self.group_status = self._groups() if features.generic_workload else None
         observer.on_gated = self.loop.note_gated

@@ -54,23 +54,31 @@ class EventReader:
                 return Seen(whole.type, found.metadata, found)
         except (msgspec.DecodeError, DecodeError):
             pass
+        event = _event(line)
+        if event.type == "ERROR":
+            status = decode_status(event.object)
+            raise error_for(status.code or 500, status, f"GET {self._path} (watch)")
         try:
-            event = decode_deep(_EVENT, line)
-            if event.type == "ERROR":
-                status = decode_status(event.object)
-                raise error_for(status.code or 500, status, f"GET {self._path} (watch)")
             return Seen(event.type, meta_of(event.object), event.object)
         except msgspec.DecodeError as error:
-            # It may have been any change: only a comparison with a LIST can tell.
-            raise StartOverError(f"unreadable watch event: {error}") from error
+            raise _unreadable(error) from error
 
 
 def raw_object(line: bytes) -> msgspec.Raw:
     """The bytes of an event's object, whatever they hold. Raises StartOverError for a line that is no event."""
+    return _event(line).object
+
+
+def _event(line: bytes) -> _WatchEvent:
     try:
-        return decode_deep(_EVENT, line).object
+        return decode_deep(_EVENT, line)
     except msgspec.DecodeError as error:
-        raise StartOverError(f"unreadable watch event: {error}") from error
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: msgspec.DecodeError) -> StartOverError:
+    """It may have been any change: only a comparison with a LIST can tell."""
+    return StartOverError(f"unreadable watch event: {error}")
 
 
 def meta_of(raw: msgspec.Raw) -> ObjectMeta:

@@ -118,16 +118,22 @@ async def test_a_newer_wish_keeps_a_nomination_that_was_not_written_yet(
     assert (await read_pod(api)).status.nominatedNodeName == ""
 
 
-@pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.ANSWER], ids=["lost", "refused"])
-async def test_a_nomination_whose_write_failed_goes_with_the_newer_wish(
-    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter, action: Action
-) -> None:
-    """The write that is overtaken gives up; what it would have nominated is not lost with it."""
+async def write_that_fails(embedded: EmbeddedServer, writer: StatusWriter, action: Action) -> Pod:
+    """A nomination is on its way, and will be lost or refused."""
     embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
     embedded.faults.add(Fault(action, verb="patch", kind="pods", code=500, times=4))
     pod = load_pod(embedded)
     writer.set_condition(pod, "Unschedulable", "preempting", nominated="n1")
     await asyncio.sleep(0.03)
+    return pod
+
+
+@pytest.mark.parametrize("action", [Action.DROP_BEFORE, Action.ANSWER], ids=["lost", "refused"])
+async def test_a_nomination_whose_write_failed_goes_with_the_newer_wish(
+    embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter, action: Action
+) -> None:
+    """The write that is overtaken gives up; what it would have nominated is not lost with it."""
+    pod = await write_that_fails(embedded, writer, action)
     writer.set_condition(pod, "Unschedulable", "waiting")
     await writer.drain(5)
     pod = await read_pod(api)
@@ -140,11 +146,7 @@ async def test_what_a_forgotten_write_would_have_nominated_is_forgotten(
     embedded: EmbeddedServer, api: ApiClient, writer: StatusWriter
 ) -> None:
     """The Pod left and is back: a write of before, still under way and refused, gives nothing to the new wish."""
-    embedded.faults.add(Fault(Action.DELAY, verb="patch", kind="pods", delay_s=0.1))
-    embedded.faults.add(Fault(Action.ANSWER, verb="patch", kind="pods", code=500, times=4))
-    pod = load_pod(embedded)
-    writer.set_condition(pod, "Unschedulable", "preempting", nominated="n1")
-    await asyncio.sleep(0.03)
+    pod = await write_that_fails(embedded, writer, Action.ANSWER)
     writer.forget(pod.uid)
     writer.set_condition(pod, "Unschedulable", "waiting")
     await writer.drain(5)
